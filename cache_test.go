@@ -716,36 +716,37 @@ func TestDecoderKeepsNothingOfEarlierLists(t *testing.T) {
 	podWithEverything := `{"metadata":{"name":"a-long-name","namespace":"space","uid":"u1","resourceVersion":"1",` +
 		`"labels":{"app":"x","tier":"","z":"1"}},"spec":{"nodeName":"n1"}}`
 	podWithNullLabels := `{"metadata":{"name":"c","uid":"u3","resourceVersion":"3","labels":null},"spec":{}}`
-	full := listOf(podWithEverything, barePod("b1"))
-	empty := listOf(barePod("b2"), podWithNullLabels)
-	want := []string{
-		"space/a-long-name u1 1 n1 map[app:x tier:]",
-		"b1 u2 2  map[]",
-		"b2 u2 2  map[]",
-		"c u3 3  map[]",
+	lists := []struct {
+		text         string
+		keepsObjects bool // The decoder reuses objects that are not kept.
+		want         []string
+	}{
+		{
+			listOf(podWithEverything, barePod("b1")),
+			true,
+			[]string{"space/a-long-name u1 1 n1 map[app:x tier:]", "b1 u2 2  map[]"},
+		},
+		{
+			listOf(barePod("b2"), podWithNullLabels),
+			false,
+			[]string{"b2 u2 2  map[]", "c u3 3  map[]"},
+		},
 	}
-	want = slices.Concat(want, want)
-
 	d := newDecoder(podKind("app", "tier"))
-	for formats := range 16 { // bit j chooses the format of list j
-		var got []string
-		for j, text := range []string{full, empty, full, empty} {
-			isProtobuf := formats>>j&1 == 1
-			body := []byte(text)
+	for formats := range 16 {
+		for i := range 4 {
+			isProtobuf := formats>>i&1 == 1 // bit i is the format of list i
+			list := lists[i%2]
+			body := []byte(list.text)
 			if isProtobuf {
 				body = fakekube.Protobuf(body)
 			}
-			keepsObjects := j%2 == 0
-			_, err := d.list(bytes.NewReader(body), isProtobuf, func(p *Pod, metadata packed.Draft) (bool, error) {
-				p.Metadata = metadata.Keep()
-				got = append(got, describe(p))
-				return keepsObjects, nil
-			})
+			got, _, err := decodedBy(d, bytes.NewReader(body), isProtobuf, list.keepsObjects)
 			if err != nil {
 				t.Fatal(err)
 			}
+			testkit.WantEqual(t, fmt.Sprintf("list %d of the formats %04b", i, formats), got, list.want)
 		}
-		testkit.WantEqual(t, fmt.Sprintf("pods with the formats %04b", formats), got, want)
 	}
 }
 
@@ -773,17 +774,19 @@ func TestRecordedProtobufReadsAsTheRecordedJSON(t *testing.T) {
 
 // decoded returns the pods of a list as described by describe, and its metadata.
 func decoded(body []byte, isProtobuf bool, kind *Kind[*Pod]) (pods []string, meta wire.ListMeta, err error) {
-	return decodedBy(newDecoder(kind), bytes.NewReader(body), isProtobuf)
+	return decodedBy(newDecoder(kind), bytes.NewReader(body), isProtobuf, true)
 }
 
-// decodedBy is decoded for another decoder and any reader.
-func decodedBy(d *decoder[*Pod], r io.Reader, isProtobuf bool) (pods []string, meta wire.ListMeta, err error) {
-	keepAll := func(p *Pod, metadata packed.Draft) (kept bool, err error) {
+// decodedBy is decoded for a given decoder and any reader. The decoder may reuse the pods unless keepsObjects is true.
+func decodedBy(
+	d *decoder[*Pod], r io.Reader, isProtobuf, keepsObjects bool,
+) (pods []string, meta wire.ListMeta, err error) {
+	describeNext := func(p *Pod, metadata packed.Draft) (kept bool, err error) {
 		p.Metadata = metadata.Keep()
 		pods = append(pods, describe(p))
-		return true, nil
+		return keepsObjects, nil
 	}
-	meta, err = d.list(r, isProtobuf, keepAll)
+	meta, err = d.list(r, isProtobuf, describeNext)
 	return pods, meta, err
 }
 
@@ -802,7 +805,7 @@ func recording(t testing.TB, name string) []byte {
 func TestRecordedListsInProtobuf(t *testing.T) {
 	for _, row := range []struct {
 		file string
-		want []string // nil: any two objects
+		want []string // not compared if nil
 	}{
 		{"list-pods.pb", []string{
 			"team-0/web-000000-2 43e5ca79-148c-4942-955e-cbf7a98a3bfd 204429 " +
@@ -881,8 +884,8 @@ func TestRecordedStatusInProtobuf(t *testing.T) {
 }
 
 func TestHostileProtobufIsAnErrorAndCostsNoMemory(t *testing.T) {
-	for name, row := range hostile() {
-		t.Run(name, func(t *testing.T) {
+	for _, row := range hostileLists() {
+		t.Run(row.name, func(t *testing.T) {
 			body := []byte(row.body)
 			var err error
 			allocated := allocatedBytes(func() { _, _, err = decoded(body, true, podKind("app")) })
@@ -892,109 +895,131 @@ func TestHostileProtobufIsAnErrorAndCostsNoMemory(t *testing.T) {
 	}
 }
 
-// hostile returns bodies that no server sends, each with a part of the error that must name its fault.
-func hostile() map[string]struct{ body, want string } {
+// hostileList is the body of a list that no server sends. want is a part of the error, which must name the fault.
+type hostileList struct{ name, body, want string }
+
+// hostileLists returns lists of pods in protobuf. The fields of a list are 1 (metadata) and 2 (items). Those of an item
+// are 1 (metadata) and 2 (spec). Those of its metadata are 1 (name), 5 (uid), 6 (resourceVersion) and 11 (labels).
+func hostileLists() []hostileList {
+	const (
+		magic     = "k8s\x00" // what every object begins with
+		tooLong   = ", which is more than its message has left"
+		notString = "the field should be a string, but is a varint"
+		notObject = "the field should be a message, but is a varint"
+	)
+	const (
+		varintType = iota
+		fixed64Type
+		bytesType
+		groupType
+	)
 	varint := func(v uint64) []byte { return binary.AppendUvarint(nil, v) }
-	list := func(fields ...[]byte) string {
-		var unknown fakekube.ProtobufMessage
-		unknown.Bytes(1, []byte("\x12\x07PodList"))
-		unknown.Bytes(2, append(append([]byte{}, 0x0a, 3, 0x12, 1, '5'), bytes.Join(fields, nil)...))
-		return "k8s\x00" + string(unknown)
+	tag := func(field, wireType uint64) []byte { return varint(field<<3 | wireType) }
+	bytesOf := func(size int) []byte { return bytes.Repeat([]byte("a"), size) }
+	object := func(list []byte) string {
+		var envelope fakekube.ProtobufMessage
+		envelope.Bytes(1, []byte("\x12\x07PodList"))
+		envelope.Bytes(2, list)
+		return magic + string(envelope)
 	}
-	item := func(meta []byte) []byte {
-		var obj, items fakekube.ProtobufMessage
-		obj.Bytes(1, meta)
-		items.Bytes(2, obj)
+	list := func(fields ...[]byte) string {
+		metadata := []byte{0x0a, 3, 0x12, 1, '5'} // resourceVersion 5
+		return object(append(metadata, bytes.Join(fields, nil)...))
+	}
+	item := func(metadata ...[]byte) []byte {
+		var pod, items fakekube.ProtobufMessage
+		pod.Bytes(1, bytes.Join(metadata, nil))
+		items.Bytes(2, pod)
 		return items
 	}
-	var good, bad fakekube.ProtobufMessage
+	var good, notUTF8, number, longLabel fakekube.ProtobufMessage // metadata of pods
 	good.Text(1, "a")
 	good.Text(5, "u")
 	good.Text(6, "1")
-	bad.Text(1, "a\xff")
-	var label, odd fakekube.ProtobufMessage
-	label.Bytes(11, []byte{0x0a, 99})
-	odd.Int(1, 7)
-	type row = struct{ body, want string }
-	return map[string]row{
-		"nothing": {"", `unexpected EOF`},
-		"JSON": {
+	notUTF8.Text(1, "a\xff")
+	number.Int(1, 7)
+	longLabel.Bytes(11, append(tag(1, bytesType), 99))
+	partial := `{"kind":"PartialObjectMetadata","metadata":{"generateName":"p-","namespace":"default"}}`
+
+	return []hostileList{
+		// The envelope, in which field 2 is the list.
+		{"nothing", "", "unexpected EOF"},
+		{
+			"JSON",
 			`{"kind":"PodList"}`,
 			`after byte 0: protobuf must begin with "k8s\x00", but this begins with "{\"ki"`,
 		},
-		"no list":              {"k8s\x00", "not a list"},
-		"half a tag":           {"k8s\x00\x80", "after byte 5: unexpected EOF"},
-		"a number without end": {"k8s\x00" + strings.Repeat("\xff", 20), "overflows a 64-bit integer"},
-		"64 bits of length": {
-			"k8s\x00\x12" + string(varint(1<<63)),
+		{"no list", magic, "not a list"},
+		{"an object that is no list", string(fakekube.Protobuf([]byte(partial))), "not a list"},
+		{"half a tag", magic + "\x80", "after byte 5: unexpected EOF"},
+		{"a tag without end", magic + strings.Repeat("\xff", 20), "overflows a 64-bit integer"},
+		{
+			"64 bits of length",
+			magic + string(tag(2, bytesType)) + string(varint(1<<63)),
 			"field 2, after byte 15: the field's length is 9223372036854775808",
 		},
-		"more than 63 bits": {"k8s\x00\x12" + string(varint(1<<64-1)), "field 2"},
-		"a list that never comes": {
-			"k8s\x00\x12" + string(varint(1<<40)),
+		{
+			"the greatest length",
+			magic + string(tag(2, bytesType)) + string(varint(1<<64-1)),
+			"field 2",
+		},
+		{
+			"a list that never comes",
+			magic + string(tag(2, bytesType)) + string(varint(1<<40)),
 			"field 2, after byte 11: unexpected EOF",
 		},
-		"a group": {
-			list([]byte{0x13}),
-			"field 2.2, after byte 23: the field is of unknown wire type 3",
+
+		// The list.
+		{"a group", list(tag(2, groupType)), "field 2.2, after byte 23: the field is of unknown wire type 3"},
+		{"a fixed field without bytes", list(tag(4, fixed64Type)), "the field's length is 8" + tooLong},
+		{
+			"an item of 1 TB",
+			list(tag(2, bytesType), varint(1<<40)),
+			"field 2.2, after byte 29: the field's length is 1099511627776" + tooLong,
 		},
-		"an item of 1 TB": {
-			list(append([]byte{0x12}, varint(1<<40)...)),
-			"field 2.2, after byte 29: the field's length is 1099511627776, which is more than its message has left",
+		{
+			"an item beyond the list",
+			list(tag(2, bytesType), varint(9)),
+			"field 2.2, after byte 24: the field's length is 9" + tooLong,
 		},
-		"an item beyond the list": {
-			list([]byte{0x12, 9}),
-			"field 2.2, after byte 24: the field's length is 9, which is more than its message has left",
+		{"an item of 9 MB", list(item(bytes.Repeat([]byte{0x92, 1, 0}, 3<<20))), "item 0: field 2.2"},
+		{"an item that is a number", list(tag(2, varintType), varint(9)), "field 2.2, after byte 24: " + notObject},
+
+		// An item.
+		{
+			"metadata beyond the item",
+			list(tag(2, bytesType), varint(2), tag(1, bytesType), varint(9)),
+			"item 0: field 2.2.1, after byte 26: the field's length is 9" + tooLong,
 		},
-		"an item of 9 MB": {list(item(bytes.Repeat([]byte{0x92, 1, 0}, 3<<20))), "item 0: field 2.2"},
-		"an item that is a number": {
-			list([]byte{0x10, 9}),
-			"field 2.2, after byte 24: the field should be a message, but is a varint",
+		{
+			"metadata that is a number",
+			list(tag(2, bytesType), varint(2), tag(1, varintType), varint(9)),
+			"item 0: field 2.2.1, after byte 26: " + notObject,
 		},
-		"metadata beyond the item": {
-			list([]byte{0x12, 2, 0x0a, 9}),
-			"item 0: field 2.2.1, after byte 26: the field's length is 9, which is more than its message has left",
-		},
-		"metadata that is a number": {
-			list([]byte{0x12, 2, 0x08, 9}),
-			"item 0: field 2.2.1, after byte 26: the field should be a message, but is a varint",
-		},
-		"a name that is a number": {
-			list(item(odd)),
-			"item 0: field 2.2.1.1, after byte 28: the field should be a string, but is a varint",
-		},
-		"a name that is not UTF-8": {
-			list(item(bad)),
+		{"a name that is a number", list(item(number)), "item 0: field 2.2.1.1, after byte 28: " + notString},
+		{
+			"a name that is not UTF-8",
+			list(item(notUTF8)),
 			"item 0: field 2.2.1.1, after byte 28: a string of 2 bytes is not UTF-8",
 		},
-		"a label beyond its map": {
-			list(item(label)),
-			"item 0: field 2.2.1.11.1, after byte 30: " +
-				"the field's length is 99, which is more than its message has left",
-		},
-		"a name of 1 MB": {
-			list(item(append([]byte{0x0a}, append(varint(1<<20), bytes.Repeat([]byte("a"), 1<<20)...)...))),
+		{
+			"a name of 1 MB",
+			list(item(tag(1, bytesType), varint(1<<20), bytesOf(1<<20))),
 			"item 0: field 2.2.1.1, after byte 36: a string of 1048576 bytes is too long",
 		},
-		"no list but an object": {
-			string(fakekube.Protobuf([]byte(
-				`{"kind":"PartialObjectMetadata","metadata":{"generateName":"p-","namespace":"default"}}`))),
-			"not a list",
+		{
+			"a label beyond its map",
+			list(item(longLabel)),
+			"item 0: field 2.2.1.11.1, after byte 30: the field's length is 99" + tooLong,
 		},
-		"a field beyond all numbers": {
-			list([]byte{0x12, 5, 0x0a, 3, 0x9a, 0x3f, 9}),
-			"item 0: field 2.2.1.1011, after byte 29: the field's length is 9, which is more than its message has left",
+		{
+			"a field of metadata that Kubernetes does not have",
+			list(tag(2, bytesType), varint(5), tag(1, bytesType), varint(3), tag(1011, bytesType), varint(9)),
+			"item 0: field 2.2.1.1011, after byte 29: the field's length is 9" + tooLong,
 		},
-		"no name":                {list(item(nil)), `item 0: Pod "" has no metadata.name`},
-		"the second has no name": {list(item(good), item(nil)), `item 1: Pod "" has no metadata.name`},
-		"cut in an item": {
-			list(item(good))[:31],
-			"item 0: field 2.2.1.5, after byte 31: unexpected EOF",
-		},
-		"a fixed field without bytes": {
-			list([]byte{0x09 | 4<<3}),
-			"the field's length is 8, which is more than its message has left",
-		},
+		{"no name", list(item()), `item 0: Pod "" has no metadata.name`},
+		{"the second has no name", list(item(good), item()), `item 1: Pod "" has no metadata.name`},
+		{"cut in an item", list(item(good))[:31], "item 0: field 2.2.1.5, after byte 31: unexpected EOF"},
 	}
 }
 
@@ -1371,13 +1396,13 @@ func FuzzDecodeProtobuf(f *testing.F) {
 	for _, file := range files {
 		f.Add(recording(f, filepath.Base(file)))
 	}
-	for _, row := range hostile() {
+	for _, row := range hostileLists() {
 		f.Add([]byte(row.body[:min(len(row.body), 1000)]))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		whole, wholeMeta, wholeErr := decoded(data, true, podKind("app"))
 		oneByOne := iotest.OneByteReader(bytes.NewReader(data))
-		bytewise, bytewiseMeta, bytewiseErr := decodedBy(newDecoder(podKind("app")), oneByOne, true)
+		bytewise, bytewiseMeta, bytewiseErr := decodedBy(newDecoder(podKind("app")), oneByOne, true, true)
 		isEqual := slices.Equal(whole, bytewise) &&
 			wholeMeta == bytewiseMeta &&
 			fmt.Sprint(wholeErr) == fmt.Sprint(bytewiseErr)
