@@ -593,10 +593,10 @@ type decoder[T Object[T]] struct {
 	wire   *wire.Decoder // fills raw through the methods of wire.ObjectReader, which are at the end of this file
 	packer *packed.Packer
 
-	// The object that was read last, in three parts. The next object overwrites them.
+	// The object that was read last. The next one overwrites it.
 	raw      rawObject
-	metadata packed.Draft
-	spare    T // all other fields; nil if somebody has kept it
+	metadata packed.Draft // made from raw by buildObject
+	object   T            // made from raw by buildObject, without the metadata; nil after it was kept
 }
 
 // newDecoder returns a decoder. kind.Labels must not change after that.
@@ -620,13 +620,13 @@ func (d *decoder[T]) list(
 ) (wire.ListMeta, error) {
 	position := 0
 	addNext := func() error {
-		if err := d.buildSpare(); err != nil {
+		if err := d.buildObject(); err != nil {
 			return fmt.Errorf("items: item %d: %w", position, err)
 		}
 		position++
-		kept, err := add(d.spare, d.metadata)
+		kept, err := add(d.object, d.metadata)
 		if kept {
-			d.forgetSpare()
+			d.forgetObject()
 		}
 		return err
 	}
@@ -670,21 +670,27 @@ func (d *decoder[T]) watchEvent(frame wire.Event) (event WatchEvent[T], err erro
 	}
 	switch frame.Type {
 	case "ADDED", "MODIFIED", "DELETED":
-		event.Object, err = d.ownedObject()
+		event.Object, err = d.takeObject()
 		return event, err
 	case "BOOKMARK":
-		if len(d.raw.version) == 0 {
-			return event, errors.New("the bookmark has no metadata.resourceVersion")
-		}
-		metadata, err := d.packer.Pack(packed.Fields{ResourceVersion: d.raw.version})
-		if err != nil {
-			return event, fmt.Errorf("the bookmark's metadata: %w", err)
-		}
-		event.Object = d.kind.New()
-		event.Object.meta().Metadata = metadata.Keep()
-		return event, nil
+		event.Object, err = d.bookmark()
+		return event, err
 	}
 	return event, fmt.Errorf("unknown event type %q", frame.Type)
+}
+
+// bookmark returns an object with only the resourceVersion that was read last.
+func (d *decoder[T]) bookmark() (obj T, err error) {
+	if len(d.raw.version) == 0 {
+		return obj, errors.New("the bookmark has no metadata.resourceVersion")
+	}
+	metadata, err := d.packer.Pack(packed.Fields{ResourceVersion: d.raw.version})
+	if err != nil {
+		return obj, fmt.Errorf("the bookmark's metadata: %w", err)
+	}
+	obj = d.kind.New()
+	obj.meta().Metadata = metadata.Keep()
+	return obj, nil
 }
 
 // parse decodes one object from JSON.
@@ -692,22 +698,22 @@ func (d *decoder[T]) parse(data []byte) (obj T, err error) {
 	if err := d.wire.Object(data); err != nil {
 		return obj, err
 	}
-	return d.ownedObject()
+	return d.takeObject()
 }
 
-// ownedObject returns the object that was read last. The caller may keep it.
-func (d *decoder[T]) ownedObject() (obj T, err error) {
-	if err := d.buildSpare(); err != nil {
+// takeObject returns the object that was read last, with its metadata. The caller owns it.
+func (d *decoder[T]) takeObject() (obj T, err error) {
+	if err := d.buildObject(); err != nil {
 		return obj, err
 	}
-	obj = d.spare
-	d.forgetSpare()
+	obj = d.object
+	d.forgetObject()
 	obj.meta().Metadata = d.metadata.Keep()
 	return obj, nil
 }
 
-// buildSpare sets d.metadata and d.spare to the object in d.raw.
-func (d *decoder[T]) buildSpare() (err error) {
+// buildObject sets d.metadata and d.object from d.raw.
+func (d *decoder[T]) buildObject() (err error) {
 	raw := &d.raw
 	if len(raw.name) == 0 || len(raw.uid) == 0 || len(raw.version) == 0 {
 		return fmt.Errorf("%s %.300q has no metadata.name, uid or resourceVersion", d.kind.Name, raw.key())
@@ -723,17 +729,17 @@ func (d *decoder[T]) buildSpare() (err error) {
 		return fmt.Errorf("%s %.300q: %w", d.kind.Name, raw.key(), err)
 	}
 	var none T
-	if d.spare == none {
-		d.spare = d.kind.New()
+	if d.object == none {
+		d.object = d.kind.New()
 	}
-	d.spare.readFrom(raw)
+	d.object.readFrom(raw)
 	return nil
 }
 
-// forgetSpare is called when somebody keeps d.spare, so that the next object gets memory of its own.
-func (d *decoder[T]) forgetSpare() {
+// forgetObject must be called when d.object is kept, so that the next object gets memory of its own.
+func (d *decoder[T]) forgetObject() {
 	var none T
-	d.spare = none
+	d.object = none
 }
 
 // rawObject has the fields of an object as the server sent them. It has every field that any kind needs. The next
