@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Lifetime has three contexts that end one after the other in a shutdown.
+// Lifetime has three contexts that end one after the other in a shutdown. They are fields, and not parameters, because
+// they last as long as the process, not as long as one call.
 type Lifetime struct {
 	Stop     context.Context // ends first; after that, no new work begins
 	Work     context.Context // ends after a grace period; reconciles in flight must end with it
