@@ -1707,8 +1707,8 @@ func (c *countController) correct(ctx context.Context, plan countPlan) error {
 	return c.write(ctx, plan)
 }
 
-// write sends one patch with the right status of a Count. After that, the Count cools down. write returns errGone if the
-// server does not have the Count.
+// write sends one patch with the right status of a Count. After that, the Count cools down. write returns errGone if
+// the server does not have the Count.
 func (c *countController) write(ctx context.Context, plan countPlan) error {
 	count := plan.count
 	subresource := "" // the status is an ordinary field of the object

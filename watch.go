@@ -304,7 +304,8 @@ func (r *Reflector[T]) setInstalled(found Installation) {
 
 // handleRemoval empties the store after the resource was removed, because the server has deleted all its objects.
 func (r *Reflector[T]) handleRemoval() {
-	r.log.Info("the resource was removed: waiting for it to be installed again", "resource", r.kind.Resource, "in", r.kind.API)
+	r.log.Info("the resource was removed: waiting for it to be installed again",
+		"resource", r.kind.Resource, "in", r.kind.API)
 	r.outage.Forget("watch")
 	r.installed.Store(nil)
 	r.failures = 0
@@ -600,8 +601,8 @@ func statusOfErrorFrame(frame wire.Status) *kube.Status {
 	return &kube.Status{Status: frame}
 }
 
-// handleEvent applies one event to the store, and moves resumeVersion. A bookmark only moves resumeVersion. An event that
-// is older than resumeVersion is ignored. That is a safeguard: a watch should bring only newer events.
+// handleEvent applies one event to the store, and moves resumeVersion. A bookmark only moves resumeVersion. An event
+// that is older than resumeVersion is ignored. That is a safeguard: a watch should bring only newer events.
 func (r *Reflector[T]) handleEvent(event WatchEvent[T]) {
 	meta := event.Object.meta()
 	version := meta.ResourceVersion()

@@ -109,8 +109,8 @@ func (o *Options) StuckAfter() time.Duration {
 var ErrPrinted = errors.New("the output that the flags asked for was printed")
 
 // Parse reads the command line. If a flag such as -h, -version or -manifest asks only for output, Parse prints that to
-// stdout, and returns ErrPrinted. If a flag cannot be used, the error is a UsageError of one line. Any other error comes
-// from writing to stdout.
+// stdout, and returns ErrPrinted. If a flag cannot be used, the error is a UsageError of one line. Any other error
+// comes from writing to stdout.
 func Parse(args []string, stdout io.Writer, program Program) (*Options, error) {
 	c := newCommandLine(program)
 	err := c.flags.Parse(args)

@@ -14,7 +14,8 @@ import (
 	"podcount/internal/fakekube"
 )
 
-// informerLearns runs an informer of pods, in a bubble, and reports whether it learns of a pod that comes after an hour.
+// informerLearns runs an informer of pods, in a bubble, and reports whether it learns of a pod that is created after an
+// hour.
 func informerLearns(t *testing.T, clientset kubernetes.Interface, add func()) bool {
 	ctx, cancel := context.WithCancel(t.Context())
 	factory := informers.NewSharedInformerFactory(clientset, 0)
