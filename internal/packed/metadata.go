@@ -6,12 +6,12 @@
 //	namespace/name   uid                                  resourceVersion
 //
 // The values of the labels follow. They are one part for each key that the Packer keeps: = and the value, or nothing if
-// the object does not have the label. If no other object has the same values, they are in the text:
+// the object does not have the label. The first object with certain values has them in its text:
 //
 //	text    team-1/web-0 · 2bda54ea-2b99-47e1-9896-3abbea112061 · 217 · =web ·  · =blue
 //	labels  ──▶ keys    app, run, color
 //
-// Objects with the same values share them:
+// All other objects with these values share them:
 //
 //	text    team-1/web-0 · 2bda54ea-2b99-47e1-9896-3abbea112061 · 217
 //	labels  ──▶ keys    app, run, color
@@ -45,7 +45,7 @@ type Metadata struct {
 	labels *labelSet // nil if the object has none of the labels that the Packer keeps
 }
 
-// labelSet says which labels an object can have. It also has their values, if several objects share them.
+// labelSet has the keys of the labels that an object can have. It also has the values if several objects share them.
 type labelSet struct {
 	keys   []string
 	values string // "" if each object has the values in its text

@@ -29,27 +29,27 @@ type Packer struct {
 	keys   []string
 	buffer []byte // what Pack has written last
 
-	// The first object with certain labels has their values in its text. The Packer shares them from the second object
-	// on. So an object whose labels are unique, such as a job's name, needs no labelSet of its own.
+	// The first object with certain labels, their owner, has the values in its text. The Packer shares them from the
+	// second object on. So an object whose labels are unique needs no labelSet of its own.
+	unshared *labelSet                     // for all objects that have the values in their text
+	owners   boundedMap[uint64, uint64]    // the hash of the values → the hash of their owner's name
+	hashSeed maphash.Seed                  // for owners
 	shared   boundedMap[string, *labelSet] // by labelSet.values
-	owners   boundedMap[uint64, uint64]    // hash of the values → hash of the name of the only object that has them
-	hashSeed maphash.Seed
-	unshared *labelSet // for all objects that have the values in their text
 }
 
 // NewPacker returns a Packer that keeps the labels with these keys.
 func NewPacker(keys []string) *Packer {
 	return &Packer{
 		keys:     keys,
-		shared:   boundedMap[string, *labelSet]{},
+		unshared: &labelSet{keys: keys},
 		owners:   boundedMap[uint64, uint64]{},
 		hashSeed: maphash.MakeSeed(),
-		unshared: &labelSet{keys: keys},
+		shared:   boundedMap[string, *labelSet]{},
 	}
 }
 
-// Draft is a Metadata in the memory of a Packer. It is valid until the next Pack. To compare an object with a known one
-// takes no allocation: only Keep allocates.
+// Draft is a Metadata in the memory of a Packer. It is valid until the next Pack. Comparing it with the Metadata of a
+// known object allocates nothing.
 type Draft struct {
 	text   []byte
 	labels *labelSet
@@ -63,7 +63,7 @@ func (d Draft) NamespacedName() []byte {
 
 // Equals reports whether m is the same version of the same object, with the same labels.
 //
-// It is fast because it does not compare the values of shared labels. So it may report false for equal objects, if one
+// It is fast because it does not compare the values of shared labels. So it may report false for equal objects if one
 // of them was packed before its labels were shared. Metadata.HasSameLabels is exact.
 func (d Draft) Equals(m *Metadata) bool { return d.labels == m.labels && string(d.text) == m.text }
 
@@ -151,13 +151,12 @@ func checkParts(text []byte, n int, fields Fields) error {
 	return nil
 }
 
-// share returns the labelSet of all objects with these values. It returns nil if the named object is the only one with
-// them so far.
+// share returns the labelSet that objects with these values share. It returns nil if the named object owns the values.
 func (p *Packer) share(values, name []byte) *labelSet {
 	if known := p.shared[string(values)]; known != nil {
 		return known
 	}
-	if p.isOnlyOwner(name, values) {
+	if p.owns(name, values) {
 		return nil
 	}
 	set := &labelSet{keys: p.keys, values: string(values)}
@@ -165,19 +164,19 @@ func (p *Packer) share(values, name []byte) *labelSet {
 	return set
 }
 
-// isOnlyOwner reports whether no other object had these values before. It compares hashes: a collision does no harm,
-// because it only shares the values too early.
-func (p *Packer) isOnlyOwner(name, values []byte) bool {
+// owns reports whether the named object is the only one that had these values. The first object with them becomes their
+// owner. It compares hashes: a collision does no harm, because it only shares the values too early.
+func (p *Packer) owns(name, values []byte) bool {
 	nameHash := maphash.Bytes(p.hashSeed, name)
 	valuesHash := maphash.Bytes(p.hashSeed, values)
-	owner, isKnown := p.owners[valuesHash]
-	if !isKnown {
+	owner, hasOwner := p.owners[valuesHash]
+	if !hasOwner {
 		p.owners.add(valuesHash, nameHash)
 		return true
 	}
-	if owner != nameHash {
-		delete(p.owners, valuesHash) // From now on, the values are in p.shared.
-		return false
+	if owner == nameHash {
+		return true
 	}
-	return true
+	delete(p.owners, valuesHash) // From now on, the values are in p.shared.
+	return false
 }
