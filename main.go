@@ -14,14 +14,17 @@
 // Events about what was written are posted by internal/events, and nothing waits for them. README.md has a tour, and
 // describes the packages in internal/ that these files use.
 //
-// The calls are main → run → connectAndRun → manager.run → runController → runWorker → Reconcile. This file contains,
-// in this order:
+// The calls are main → run → connectAndRun → manager.run → runControllers, which starts two chains:
+//
+//	startCaches → Reflector.Run → publish → the function given to Watch → Queue.Add
+//	startControllers → runController → runWorker → Reconcile
+//
+// This file contains, in this order:
 //   - the list of controllers, and main and run, which start podcount;
-//   - the manager, which runs the controllers while this replica leads, and shuts them down;
-//   - what the manager does for -once and for -listen;
 //   - Controller and Watch, which every controller is made with;
-//   - the controllers: podCountController, countController and the pod-printer. Read podCountController.reconcile
-//     first.
+//   - the controllers: the pod-printer, which is the smallest one, podCountController and countController;
+//   - the manager, which runs the controllers while this replica leads, and shuts them down;
+//   - what the manager does for -once and for -listen.
 package main
 
 import (
@@ -223,644 +226,8 @@ func hostname() string {
 	return cmp.Or(name, "podcount")
 }
 
-// manager runs the active controllers over shared caches while this replica leads.
-type manager struct {
-	options  *options.Options
-	client   *kube.Client
-	log      *slog.Logger
-	metrics  *metrics.Registry
-	out      *logging.Outputs
-	recorder *events.Recorder
-	life     *process.Lifetime
-	started  time.Time
-
-	// The caches. Each one runs if an active controller watches it.
-	pods   *Reflector[*Pod]
-	nodes  *Reflector[*Node]
-	counts *Reflector[*Count]
-
-	election *leader.Election // nil without -leader-elect
-	leading  chan struct{}    // closed once this replica leads
-
-	// setUp sets these fields.
-	active  []*Controller          // the controllers that -controllers switches on
-	watched map[reflector]struct{} // the caches that they watch
-
-	running    background.Group // all controllers, workers and watches
-	summarized sync.Once        // guards summarize
-	cutShort   error            // set if -once was stopped before it was done
-}
-
-// reflector is a Reflector of any kind.
-type reflector interface {
-	Run(context.Context) error
-	Synced() <-chan struct{}
-	Kind() string
-	State() ReflectorState
-	SetGauges()
-}
-
-// newManager makes a manager whose caches request as little as possible. Setup of a controller widens them.
-func newManager(
-	o *options.Options, client *kube.Client, life *process.Lifetime, registry *metrics.Registry,
-	out *logging.Outputs,
-) *manager {
-	m := &manager{
-		options:  o,
-		client:   client,
-		log:      out.Log,
-		metrics:  registry,
-		out:      out,
-		recorder: newRecorder(o, client, out.Log, registry),
-		life:     life,
-		started:  time.Now(),
-		leading:  make(chan struct{}),
-		watched:  map[reflector]struct{}{},
-	}
-	wantsProtobuf := o.Wire == "protobuf"
-	pods := newPodKind()
-	pods.Namespace = o.Namespace
-	pods.LabelSelector = o.PodSelector
-	pods.FieldSelector = o.FieldSelector
-	pods.Protobuf = wantsProtobuf
-	nodes := newNodeKind()
-	nodes.Protobuf = wantsProtobuf
-	counts := newCountKind()
-	counts.Namespace = o.Namespace
-	m.pods = NewCache(m, pods)
-	m.nodes = NewCache(m, nodes)
-	m.counts = NewCache(m, counts)
-	m.setCountersToZero()
-	return m
-}
-
-// NewCache makes a cache of a kind. The manager runs the cache if a controller calls Watch with it.
-func NewCache[T Object[T]](m *manager, kind Kind[T]) *Reflector[T] {
-	return NewReflector(ReflectorOptions[T]{
-		Client:  m.client,
-		Kind:    kind,
-		Store:   NewStore[T](),
-		Log:     m.log,
-		Metrics: m.metrics,
-		Once:    m.options.Once,
-	})
-}
-
-// setCountersToZero creates the counters that alerts watch. Prometheus would see no increase in a counter whose first
-// value is 1.
-func (m *manager) setCountersToZero() {
-	for _, result := range []string{"failed", "stripped"} {
-		m.metrics.Set(0, "podcount_label_patches_total", result)
-		m.metrics.Set(0, "podcount_status_patches_total", result)
-	}
-	m.metrics.Set(0, "podcount_events_total", "dropped")
-}
-
-// joinElection makes the controllers wait until this replica leads. The client then refuses writes while it does not
-// lead. ownNamespace is the namespace of podcount's pod, or "" outside a cluster.
-func (m *manager) joinElection(ownNamespace string) {
-	o := m.options
-	m.election = leader.New(m.client, leader.Options{
-		Namespace:      cmp.Or(o.LeaseNamespace, ownNamespace, "kube-system"),
-		Name:           o.LeaseName,
-		Host:           hostname(),
-		LeaseDuration:  o.LeaseDuration,
-		RenewDeadline:  o.RenewDeadline,
-		RetryPeriod:    o.RetryPeriod,
-		ReleaseTimeout: releaseTimeout,
-		Log:            m.log,
-		OnLost: func(err error) {
-			m.life.StopWith(err)
-			m.life.CutRequests(err)
-		},
-	})
-	m.client.SetPermit(m.election)
-}
-
-// setUp sets up the controllers that are on.
-func (m *manager) setUp() {
-	for _, c := range controllers {
-		if !m.options.IsOn(c.Name) {
-			continue
-		}
-		m.prepare(&c) // c is a copy, so that each manager has its own
-		c.Setup(m, &c)
-		maps.Copy(m.watched, c.watched)
-		m.active = append(m.active, &c)
-	}
-}
-
-// prepare gives a controller its queue, and everything else that its Setup may use.
-func (m *manager) prepare(c *Controller) {
-	c.isOnce = m.options.Once
-	c.watched = map[reflector]struct{}{}
-	c.panics = logging.NewPanics(m.log, "a controller", "controller", c.Name)
-	c.outage = logging.NewOutage(m.log, c.Name, "writing again", "controller", c.Name)
-	c.coolingDown = new(sync.Map)
-	c.tally = tally.New[Key]()
-	c.life = m.life
-	c.queue = NewQueue(m.life.Stop, QueueOptions[Key]{
-		Name:       c.Name,
-		Backoff:    5 * time.Millisecond,
-		MaxBackoff: 30 * time.Second,
-		IsUrgent:   c.callIsUrgent,
-		Log:        m.log,
-		Metrics:    m.metrics,
-	})
-	c.pace = ratelimit.NewBucket(m.options.QPS, m.options.Burst)
-	if m.options.DryRun {
-		c.pace = ratelimit.Unlimited() // nothing is sent
-	}
-}
-
-// The limits of the steps of a shutdown. README.md shows the same numbers.
-const (
-	drainTimeout   = 10 * time.Second // for writes in flight
-	eventsTimeout  = 5 * time.Second  // for Events that wait
-	releaseTimeout = 4 * time.Second  // for the release of the Lease
-
-	hangTimeout = time.Second // how long after its limit a step is abandoned
-)
-
-// run runs everything until podcount stops, and then shuts it down. It returns the error that made podcount stop. The
-// error is nil if podcount was asked to stop, or if -once is done.
-func (m *manager) run() error {
-	life := m.life
-	if m.election != nil {
-		// Replicas that start together should not all send their requests at once.
-		retry.Sleep(life.Stop, rand.N(time.Second))
-	}
-	resigned, resign := context.WithCancel(life.Requests)
-	campaign := background.Go(func() { m.campaign(resigned) })
-
-	// Events are recorded until recording ends. Those that still wait are posted until posting ends.
-	recording, stopRecording := context.WithCancel(life.Requests)
-	posting := process.WithGrace(life.Requests, recording, eventsTimeout)
-	recorder := background.Go(func() { m.recorder.Run(posting, recording) })
-
-	m.runControllers()
-
-	// From here on, nothing causes Events. The recorder posts those that wait.
-	stopRecording()
-	m.awaitEnd("the Events that wait", recorder, posting)
-
-	// Release the Lease after the last write, because another replica may write from then on. If the Lease was lost,
-	// Requests has ended already, and nothing is released.
-	resign()
-	releasing, cancel := context.WithTimeout(life.Requests, releaseTimeout)
-	defer cancel()
-	m.awaitEnd("the release of the lease", campaign, releasing)
-
-	life.CutRequests(nil)
-	m.awaitEnd("connections", background.Go(m.client.Close), life.Requests)
-
-	m.log.Info("podcount stopped", "events_dropped", m.recorder.Dropped())
-	return cmp.Or(life.Err(), m.cutShort)
-}
-
-// campaign runs the election until resigned ends. Without an election, this replica leads at once.
-func (m *manager) campaign(resigned context.Context) {
-	lead := func() { close(m.leading) }
-	if m.election == nil {
-		lead()
-		return
-	}
-	m.election.Run(m.life.Stop, resigned, lead)
-}
-
-// awaitEnd waits for a step of the shutdown, which should end before limit does. If it still runs hangTimeout after
-// that, awaitEnd logs which goroutines hang, and gives up.
-func (m *manager) awaitEnd(step string, ended <-chan struct{}, limit context.Context) {
-	select {
-	case <-ended:
-		return
-	case <-limit.Done():
-	}
-	select {
-	case <-ended:
-	case <-time.After(hangTimeout):
-		m.log.Warn("something hangs: podcount stops without waiting for it",
-			"what", step, "running", m.running.Running())
-	}
-}
-
-// runControllers runs the controllers and their caches until podcount stops, or until -once is done. It returns when
-// everything in flight is finished.
-func (m *manager) runControllers() {
-	controllersEnded := m.startControllers()
-	m.startCaches()
-	if m.options.Once {
-		stopTimers := m.startOnceTimers()
-		defer stopTimers()
-	}
-
-	select {
-	case <-controllersEnded: // Before Stop ends, this happens only with -once.
-		m.endOnce("")
-	case <-m.life.Stop.Done():
-		m.summarize()
-		if m.options.Once && !m.isAllDone() {
-			m.cutShort = fmt.Errorf("%s: stopped before all was done", m.options.OnceFlag())
-		}
-	}
-	m.life.StopWith(nil)
-	m.awaitEnd("a controller, or a watch", background.Go(m.running.Wait), m.life.Work)
-	for _, c := range m.active {
-		c.outage.Stop()
-	}
-}
-
-// maxStartPause is the longest pause between the starts of two controllers. Without pauses, all of them would send
-// their first writes at the same time.
-const maxStartPause = 100 * time.Millisecond
-
-// startControllers starts the controllers one after the other. The channel is closed when all of them have ended.
-func (m *manager) startControllers() (ended <-chan struct{}) {
-	var all sync.WaitGroup
-	for i, c := range m.active {
-		pause := time.Duration(i) * (maxStartPause/2 + rand.N(maxStartPause/2))
-		all.Add(1)
-		m.running.Go("controller "+c.Name, func() {
-			defer all.Done()
-			m.runController(c, pause)
-		})
-	}
-	return background.Go(all.Wait)
-}
-
-// startCaches starts the caches that the controllers watch.
-func (m *manager) startCaches() {
-	for cache := range m.watched {
-		m.running.Go("watch of "+cache.Kind(), func() {
-			if err := cache.Run(m.life.Stop); err != nil {
-				m.life.StopWith(options.UsageError{Err: err})
-			}
-		})
-	}
-}
-
-// runController runs one controller until podcount stops, or until -once is done. It waits until the controller's
-// caches are complete, because half a list would make wrong labels, and until this replica leads.
-func (m *manager) runController(c *Controller, pause time.Duration) {
-	for cache := range c.watched {
-		m.await(cache.Synced())
-	}
-	m.await(m.leading)
-	if retry.Sleep(m.life.Stop, pause) != nil {
-		return
-	}
-	m.log.Info("caches are complete, work begins", "controller", c.Name)
-	c.beginTally()
-	for _, begin := range c.beginWatches {
-		begin()
-	}
-	for range m.options.Workers {
-		m.running.Go("worker of "+c.Name, func() { m.runWorker(c) })
-	}
-	if m.options.Once {
-		m.resyncOnce(c)
-		c.tally.MarkComplete()
-		m.awaitDone(c)
-		return
-	}
-	m.resyncUntilStop(c)
-}
-
-// await waits until a channel is closed, or until podcount stops.
-func (m *manager) await(closed <-chan struct{}) {
-	select {
-	case <-closed:
-	case <-m.life.Stop.Done():
-	}
-}
-
-// resyncUntilStop adds the keys that Resync returns, now and at each interval.
-func (m *manager) resyncUntilStop(c *Controller) {
-	ticker := time.NewTicker(m.options.Interval)
-	defer ticker.Stop()
-	for {
-		c.callResync() // after a panic, the next resync adds the keys
-		select {
-		case <-ticker.C:
-		case <-m.life.Stop.Done():
-			return
-		}
-	}
-}
-
-// runWorker reconciles keys until the queue ends.
-func (m *manager) runWorker(c *Controller) {
-	for {
-		key, ok := c.queue.Get()
-		if !ok {
-			return
-		}
-		result, err := c.callReconcile(m.life.Work, key)
-		m.recordReconcile(c, key, err)
-		result.RetryAfter = max(result.RetryAfter, kube.RetryAfter(err))
-		c.queue.Done(key, result, err)
-	}
-}
-
-// recordReconcile logs a failed reconcile, and counts a successful one for -once.
-func (m *manager) recordReconcile(c *Controller, key Key, err error) {
-	if err != nil {
-		c.outage.Failed(key.String(), "cannot reconcile", kube.PauseBetweenComplaints(err), "key", key, "err", err)
-		return
-	}
-	if m.life.Stop.Err() != nil {
-		return // the reconcile may have given up because of the shutdown
-	}
-	c.outage.Forget(key.String())
-	if c.isOnce {
-		c.tally.MarkDone(key)
-	}
-}
-
-// The limits of -once, beside -once-timeout.
-const (
-	onceListTimeout = 2 * time.Minute // for the first lists
-	onceKeysTimeout = time.Minute     // for changes whose keys are unknown because the controller panicked
-	onceTries       = 10              // for each key
-)
-
-// startOnceTimers starts the timers that end -once if it takes too long.
-func (m *manager) startOnceTimers() (stop func()) {
-	timeout := m.options.OnceTimeout
-	listTimeout := min(onceListTimeout, timeout)
-	lists := time.AfterFunc(listTimeout, func() { m.failUnlessSynced(listTimeout) })
-	all := time.AfterFunc(timeout, func() { m.endOnce(" after " + timeout.String()) })
-	return func() {
-		lists.Stop()
-		all.Stop()
-	}
-}
-
-// failUnlessSynced makes -once fail if a cache is not complete yet.
-func (m *manager) failUnlessSynced(after time.Duration) {
-	kinds := m.incompleteCaches()
-	if len(kinds) == 0 {
-		return
-	}
-	m.life.StopWith(fmt.Errorf("%s: after %v there is no complete list of %s",
-		m.options.OnceFlag(), after, strings.Join(kinds, ", ")))
-}
-
-// resyncOnce does the only resync of -once. If the controller panics, it tries again for a while.
-func (m *manager) resyncOnce(c *Controller) {
-	const maxTries = 5
-	var err error
-	for try := 1; try <= maxTries; try++ {
-		err = c.callResync()
-		if err == nil {
-			return
-		}
-		isLast := try == maxTries
-		if !isLast && retry.Sleep(m.life.Stop, retry.Backoff(try, time.Second, time.Minute)) != nil {
-			return
-		}
-	}
-	m.life.StopWith(fmt.Errorf("%s: %s cannot name the objects that need work: %w", m.options.OnceFlag(), c.Name, err))
-}
-
-// awaitDone waits until each key has succeeded, or has failed onceTries times.
-func (m *manager) awaitDone(c *Controller) {
-	const pollInterval = 20 * time.Millisecond
-	start := time.Now()
-	for retry.Sleep(m.life.Stop, pollInterval) == nil {
-		// Read the backlog before the queue. A change moves from the backlog to the queue, so it is seen in one of
-		// them.
-		mayGetKeys := c.backlogged() > 0 && time.Since(start) < onceKeysTimeout
-		if c.queue.CountPending(onceTries) == 0 && !mayGetKeys {
-			return
-		}
-	}
-}
-
-// isAllDone reports whether -once has nothing left to do.
-func (m *manager) isAllDone() bool {
-	for _, c := range m.active {
-		if !c.tally.IsAllDone() || c.backlogged() > 0 {
-			return false
-		}
-	}
-	return true
-}
-
-// endOnce ends -once. If objects are still wrong, -once fails with an error that names them.
-func (m *manager) endOnce(after string) {
-	m.summarize()
-	var left []string
-	for _, c := range m.active {
-		if names := c.describeLeft(); names != "" {
-			left = append(left, names)
-		}
-	}
-	if len(left) > 0 {
-		m.life.StopWith(fmt.Errorf("%s: %s%s: the log says why", m.options.OnceFlag(), strings.Join(left, "; "), after))
-	}
-}
-
-// describeLeft names the objects that -once could not correct. It returns "" if there are none.
-func (c *Controller) describeLeft() string {
-	const maxNames = 10
-	keys := c.queue.Pending()
-	left := len(keys) + c.backlogged()
-	if left == 0 {
-		return ""
-	}
-	var names []string
-	for _, key := range keys[:min(maxNames, len(keys))] {
-		names = append(names, key.String())
-	}
-	if more := left - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("%d more", more))
-	}
-	return fmt.Sprintf("%s could not correct %s (%s)",
-		c.Name, tally.Plural(left, "object"), strings.Join(names, ", "))
-}
-
-// summarize logs the outcome of -once, -prune or -dry-run, with a line for each controller. Only its first call logs.
-func (m *manager) summarize() {
-	if !m.options.Once && !m.options.DryRun {
-		return
-	}
-	m.summarized.Do(func() {
-		for _, c := range m.active {
-			m.summarizeController(c)
-		}
-	})
-}
-
-func (m *manager) summarizeController(c *Controller) {
-	if !c.tally.HasBegun() {
-		return
-	}
-	totals := c.callTotals()
-	if totals.Noun == "" {
-		return
-	}
-	outcome := c.tally.Summary(totals.Noun, c.outage.Failing())
-	if m.options.DryRun {
-		right := totals.All - totals.Wrong
-		outcome = fmt.Sprintf("%s: %d would be written, %d right, 0 failed",
-			tally.Plural(totals.All, totals.Noun), totals.Wrong, right)
-	}
-	m.log.Info(fmt.Sprintf("%s, in %.1f s", outcome, time.Since(m.started).Seconds()))
-}
-
-// serve starts the server of -listen. The caller must close it.
-func (m *manager) serve() (*listen.Server, error) {
-	address := m.options.Listen
-	server, err := listen.Listen(m.life.Stop, address, m.pages(), m.log)
-	if err != nil {
-		return nil, fmt.Errorf("-listen %s: %w", address, err)
-	}
-	m.log.Info("listening", "on", server.Addr())
-	go func() {
-		if err := server.Serve(); err != nil {
-			m.life.StopWith(fmt.Errorf("-listen %s: %w", address, err))
-		}
-	}()
-	return server, nil
-}
-
-// pages returns the handler of -listen.
-func (m *manager) pages() http.Handler {
-	return listen.Pages(listen.Content{
-		Stuck:      m.stuckControllers,
-		Incomplete: m.incompleteCaches,
-		State:      func() any { return m.state() },
-		Metrics: func() string {
-			m.setGauges()
-			return m.metrics.Text()
-		},
-	})
-}
-
-// stuckControllers describes the controllers whose workers hang, or whose queue does not answer.
-func (m *manager) stuckControllers() (stuck []string) {
-	limit := m.options.StuckAfter()
-	for _, c := range m.active {
-		problem := ""
-		answered := background.Go(func() { problem = c.queue.Stuck(limit) })
-		select {
-		case <-answered:
-		case <-time.After(hangTimeout):
-			stuck = append(stuck, c.Name+": its queue does not answer")
-			continue
-		}
-		if problem != "" {
-			stuck = append(stuck, c.Name+": "+problem)
-		}
-	}
-	return stuck
-}
-
-// incompleteCaches returns the kinds whose caches have no complete list yet, sorted.
-func (m *manager) incompleteCaches() (kinds []string) {
-	for cache := range m.watched {
-		if !cache.State().IsReady {
-			kinds = append(kinds, cache.Kind())
-		}
-	}
-	slices.Sort(kinds)
-	return kinds
-}
-
-// managerState is what /debug/state shows as JSON.
-type managerState struct {
-	Caches      map[string]ReflectorState `json:"caches"`      // by kind
-	Controllers map[string]QueueState     `json:"controllers"` // their queues, by name
-	Events      eventsState               `json:"events"`
-	Lease       *leaseState               `json:"lease,omitempty"`
-	UpSeconds   float64                   `json:"upSeconds"`
-	Version     string                    `json:"version"`
-}
-
-type eventsState struct {
-	Dropped int64 `json:"dropped"`
-	Waiting int   `json:"waiting"`
-}
-
-type leaseState struct {
-	Identity string `json:"identity"` // of this replica
-	IsOurs   bool   `json:"isOurs"`
-	Path     string `json:"path"`
-}
-
-// state returns the present state, for /debug/state.
-func (m *manager) state() managerState {
-	s := managerState{
-		Caches:      map[string]ReflectorState{},
-		Controllers: map[string]QueueState{},
-		Events:      eventsState{Dropped: m.recorder.Dropped(), Waiting: m.recorder.Waiting()},
-		UpSeconds:   time.Since(m.started).Seconds(),
-		Version:     version,
-	}
-	for cache := range m.watched {
-		s.Caches[cache.Kind()] = cache.State()
-	}
-	for _, c := range m.active {
-		s.Controllers[c.Name] = c.queue.State()
-	}
-	if m.election != nil {
-		path, identity := m.election.Lease()
-		s.Lease = &leaseState{Identity: identity, IsOurs: m.election.MayWrite() == nil, Path: path}
-	}
-	return s
-}
-
-// setGauges sets the metrics that are computed only when somebody reads them. It removes those whose value is not known
-// yet, because a 0 would look like a count.
-func (m *manager) setGauges() {
-	for cache := range m.watched {
-		cache.SetGauges()
-	}
-	if background.IsClosed(m.pods.Synced()) {
-		m.metrics.Set(float64(m.pods.Len()), "podcount_pods")
-	} else {
-		m.metrics.Remove("podcount_pods")
-	}
-	for _, c := range m.active {
-		m.setQueueGauges(c)
-	}
-	if m.election != nil {
-		m.setLeaderGauge()
-	}
-	m.metrics.Set(float64(m.out.Stderr.Lost()), "podcount_lines_dropped_total", "stderr")
-	m.metrics.Set(float64(m.out.Stdout.Lost()), "podcount_lines_dropped_total", "stdout")
-	m.metrics.Set(1, "podcount_build_info", version, runtime.Version())
-	metrics.SetProcess(m.metrics, m.started)
-}
-
-// setQueueGauges sets the gauges of a controller's queue, or removes them if the controller cannot work yet.
-func (m *manager) setQueueGauges(c *Controller) {
-	c.queue.SetGauges()
-	if !m.mayBegin(c) {
-		m.metrics.Remove("workqueue_depth", c.Name)
-		m.metrics.Remove("workqueue_unfinished_work_seconds", c.Name)
-		m.metrics.Remove("workqueue_longest_running_processor_seconds", c.Name)
-	}
-}
-
-// mayBegin reports whether nothing keeps a controller from work: its caches are complete, and this replica leads.
-func (m *manager) mayBegin(c *Controller) bool {
-	for cache := range c.watched {
-		if !background.IsClosed(cache.Synced()) {
-			return false
-		}
-	}
-	return background.IsClosed(m.leading)
-}
-
-func (m *manager) setLeaderGauge() {
-	gauge := 0.0
-	if m.election.MayWrite() == nil {
-		gauge = 1
-	}
-	m.metrics.Set(gauge, "leader_election_master_status", m.options.LeaseName)
-}
+// ---------------------------------------------------------------------------------------------------------------------
+// What all controllers have in common
 
 // Controller is one of podcount's jobs. Its keys stand for objects that may be wrong: changes of the objects that it
 // watches add keys to its queue, and so does Resync. Workers take keys from the queue, and call Reconcile with them.
@@ -1071,6 +438,26 @@ func (c *Controller) isCoolingDown(m *Meta) bool {
 	_, isCoolingDown := c.coolingDown.Load(m.UID())
 	return isCoolingDown
 }
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The pod-printer
+
+// setUpPodPrinter sets up a controller that prints each pod that changes. It is the smallest example of a controller.
+func setUpPodPrinter(m *manager, c *Controller) {
+	m.pods.NeedEveryVersion() // to print also changes of fields that podcount does not read
+	Watch(c, m.pods, OwnKey)
+	c.Reconcile = func(_ context.Context, key Key) (Result, error) {
+		if m.pods.Get(key) == nil {
+			fmt.Fprintf(m.out.Stdout, "Pod %s does not exist anymore\n", key)
+		} else {
+			fmt.Fprintf(m.out.Stdout, "Sync/Add/Update for Pod %s\n", key)
+		}
+		return Result{}, nil
+	}
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The controller pod-count
 
 // strippedPause is how long podcount does not retry a stripped write: the server accepts the patch, but drops what it
 // writes, as a webhook or a schema may do. Such a write costs the server, and all clients that watch the object, as
@@ -1478,6 +865,9 @@ func (p *podCountController) postChange(node *Node, change logging.Change) {
 	p.recorder.Event(p.nodes.Reference(node), "Normal", "PodCountChanged", message)
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
+// The controller count
+
 // countController keeps the status of each Count right: how many pods of a name there are, and whether the Count wants
 // as many.
 type countController struct {
@@ -1879,16 +1269,647 @@ func (c *countController) postReport(plan countPlan, previous countReport) {
 	}
 }
 
-// setUpPodPrinter sets up a controller that prints each pod that changes. It is the smallest example of a controller.
-func setUpPodPrinter(m *manager, c *Controller) {
-	m.pods.NeedEveryVersion() // to print also changes of fields that podcount does not read
-	Watch(c, m.pods, OwnKey)
-	c.Reconcile = func(_ context.Context, key Key) (Result, error) {
-		if m.pods.Get(key) == nil {
-			fmt.Fprintf(m.out.Stdout, "Pod %s does not exist anymore\n", key)
-		} else {
-			fmt.Fprintf(m.out.Stdout, "Sync/Add/Update for Pod %s\n", key)
-		}
-		return Result{}, nil
+// ---------------------------------------------------------------------------------------------------------------------
+// The manager
+
+// manager runs the active controllers over shared caches while this replica leads.
+type manager struct {
+	options  *options.Options
+	client   *kube.Client
+	log      *slog.Logger
+	metrics  *metrics.Registry
+	out      *logging.Outputs
+	recorder *events.Recorder
+	life     *process.Lifetime
+	started  time.Time
+
+	// The caches. Each one runs if an active controller watches it.
+	pods   *Reflector[*Pod]
+	nodes  *Reflector[*Node]
+	counts *Reflector[*Count]
+
+	election *leader.Election // nil without -leader-elect
+	leading  chan struct{}    // closed once this replica leads
+
+	// setUp sets these fields.
+	active  []*Controller          // the controllers that -controllers switches on
+	watched map[reflector]struct{} // the caches that they watch
+
+	running    background.Group // all controllers, workers and watches
+	summarized sync.Once        // guards summarize
+	cutShort   error            // set if -once was stopped before it was done
+}
+
+// reflector is a Reflector of any kind.
+type reflector interface {
+	Run(context.Context) error
+	Synced() <-chan struct{}
+	Kind() string
+	State() ReflectorState
+	SetGauges()
+}
+
+// newManager makes a manager whose caches request as little as possible. Setup of a controller widens them.
+func newManager(
+	o *options.Options, client *kube.Client, life *process.Lifetime, registry *metrics.Registry,
+	out *logging.Outputs,
+) *manager {
+	m := &manager{
+		options:  o,
+		client:   client,
+		log:      out.Log,
+		metrics:  registry,
+		out:      out,
+		recorder: newRecorder(o, client, out.Log, registry),
+		life:     life,
+		started:  time.Now(),
+		leading:  make(chan struct{}),
+		watched:  map[reflector]struct{}{},
 	}
+	wantsProtobuf := o.Wire == "protobuf"
+	pods := newPodKind()
+	pods.Namespace = o.Namespace
+	pods.LabelSelector = o.PodSelector
+	pods.FieldSelector = o.FieldSelector
+	pods.Protobuf = wantsProtobuf
+	nodes := newNodeKind()
+	nodes.Protobuf = wantsProtobuf
+	counts := newCountKind()
+	counts.Namespace = o.Namespace
+	m.pods = NewCache(m, pods)
+	m.nodes = NewCache(m, nodes)
+	m.counts = NewCache(m, counts)
+	m.setCountersToZero()
+	return m
+}
+
+// NewCache makes a cache of a kind. The manager runs the cache if a controller calls Watch with it.
+func NewCache[T Object[T]](m *manager, kind Kind[T]) *Reflector[T] {
+	return NewReflector(ReflectorOptions[T]{
+		Client:  m.client,
+		Kind:    kind,
+		Store:   NewStore[T](),
+		Log:     m.log,
+		Metrics: m.metrics,
+		Once:    m.options.Once,
+	})
+}
+
+// setCountersToZero creates the counters that alerts watch. Prometheus would see no increase in a counter whose first
+// value is 1.
+func (m *manager) setCountersToZero() {
+	for _, result := range []string{"failed", "stripped"} {
+		m.metrics.Set(0, "podcount_label_patches_total", result)
+		m.metrics.Set(0, "podcount_status_patches_total", result)
+	}
+	m.metrics.Set(0, "podcount_events_total", "dropped")
+}
+
+// joinElection makes the controllers wait until this replica leads. The client then refuses writes while it does not
+// lead. ownNamespace is the namespace of podcount's pod, or "" outside a cluster.
+func (m *manager) joinElection(ownNamespace string) {
+	o := m.options
+	m.election = leader.New(m.client, leader.Options{
+		Namespace:      cmp.Or(o.LeaseNamespace, ownNamespace, "kube-system"),
+		Name:           o.LeaseName,
+		Host:           hostname(),
+		LeaseDuration:  o.LeaseDuration,
+		RenewDeadline:  o.RenewDeadline,
+		RetryPeriod:    o.RetryPeriod,
+		ReleaseTimeout: releaseTimeout,
+		Log:            m.log,
+		OnLost: func(err error) {
+			m.life.StopWith(err)
+			m.life.CutRequests(err)
+		},
+	})
+	m.client.SetPermit(m.election)
+}
+
+// setUp sets up the controllers that are on.
+func (m *manager) setUp() {
+	for _, c := range controllers {
+		if !m.options.IsOn(c.Name) {
+			continue
+		}
+		m.prepare(&c) // c is a copy, so that each manager has its own
+		c.Setup(m, &c)
+		maps.Copy(m.watched, c.watched)
+		m.active = append(m.active, &c)
+	}
+}
+
+// prepare gives a controller its queue, and everything else that its Setup may use.
+func (m *manager) prepare(c *Controller) {
+	c.isOnce = m.options.Once
+	c.watched = map[reflector]struct{}{}
+	c.panics = logging.NewPanics(m.log, "a controller", "controller", c.Name)
+	c.outage = logging.NewOutage(m.log, c.Name, "writing again", "controller", c.Name)
+	c.coolingDown = new(sync.Map)
+	c.tally = tally.New[Key]()
+	c.life = m.life
+	c.queue = NewQueue(m.life.Stop, QueueOptions[Key]{
+		Name:       c.Name,
+		Backoff:    5 * time.Millisecond,
+		MaxBackoff: 30 * time.Second,
+		IsUrgent:   c.callIsUrgent,
+		Log:        m.log,
+		Metrics:    m.metrics,
+	})
+	c.pace = ratelimit.NewBucket(m.options.QPS, m.options.Burst)
+	if m.options.DryRun {
+		c.pace = ratelimit.Unlimited() // nothing is sent
+	}
+}
+
+// The limits of the steps of a shutdown. README.md shows the same numbers.
+const (
+	drainTimeout   = 10 * time.Second // for writes in flight
+	eventsTimeout  = 5 * time.Second  // for Events that wait
+	releaseTimeout = 4 * time.Second  // for the release of the Lease
+
+	hangTimeout = time.Second // how long after its limit a step is abandoned
+)
+
+// run runs everything until podcount stops, and then shuts it down. It returns the error that made podcount stop. The
+// error is nil if podcount was asked to stop, or if -once is done.
+func (m *manager) run() error {
+	life := m.life
+	if m.election != nil {
+		// Replicas that start together should not all send their requests at once.
+		retry.Sleep(life.Stop, rand.N(time.Second))
+	}
+	resigned, resign := context.WithCancel(life.Requests)
+	campaign := background.Go(func() { m.campaign(resigned) })
+
+	// Events are recorded until recording ends. Those that still wait are posted until posting ends.
+	recording, stopRecording := context.WithCancel(life.Requests)
+	posting := process.WithGrace(life.Requests, recording, eventsTimeout)
+	recorder := background.Go(func() { m.recorder.Run(posting, recording) })
+
+	m.runControllers()
+
+	// From here on, nothing causes Events. The recorder posts those that wait.
+	stopRecording()
+	m.awaitEnd("the Events that wait", recorder, posting)
+
+	// Release the Lease after the last write, because another replica may write from then on. If the Lease was lost,
+	// Requests has ended already, and nothing is released.
+	resign()
+	releasing, cancel := context.WithTimeout(life.Requests, releaseTimeout)
+	defer cancel()
+	m.awaitEnd("the release of the lease", campaign, releasing)
+
+	life.CutRequests(nil)
+	m.awaitEnd("connections", background.Go(m.client.Close), life.Requests)
+
+	m.log.Info("podcount stopped", "events_dropped", m.recorder.Dropped())
+	return cmp.Or(life.Err(), m.cutShort)
+}
+
+// campaign runs the election until resigned ends. Without an election, this replica leads at once.
+func (m *manager) campaign(resigned context.Context) {
+	lead := func() { close(m.leading) }
+	if m.election == nil {
+		lead()
+		return
+	}
+	m.election.Run(m.life.Stop, resigned, lead)
+}
+
+// awaitEnd waits for a step of the shutdown, which should end before limit does. If it still runs hangTimeout after
+// that, awaitEnd logs which goroutines hang, and gives up.
+func (m *manager) awaitEnd(step string, ended <-chan struct{}, limit context.Context) {
+	select {
+	case <-ended:
+		return
+	case <-limit.Done():
+	}
+	select {
+	case <-ended:
+	case <-time.After(hangTimeout):
+		m.log.Warn("something hangs: podcount stops without waiting for it",
+			"what", step, "running", m.running.Running())
+	}
+}
+
+// runControllers runs the controllers and their caches until podcount stops, or until -once is done. It returns when
+// everything in flight is finished.
+func (m *manager) runControllers() {
+	controllersEnded := m.startControllers()
+	m.startCaches()
+	if m.options.Once {
+		stopTimers := m.startOnceTimers()
+		defer stopTimers()
+	}
+
+	select {
+	case <-controllersEnded: // Before Stop ends, this happens only with -once.
+		m.endOnce("")
+	case <-m.life.Stop.Done():
+		m.summarize()
+		if m.options.Once && !m.isAllDone() {
+			m.cutShort = fmt.Errorf("%s: stopped before all was done", m.options.OnceFlag())
+		}
+	}
+	m.life.StopWith(nil)
+	m.awaitEnd("a controller, or a watch", background.Go(m.running.Wait), m.life.Work)
+	for _, c := range m.active {
+		c.outage.Stop()
+	}
+}
+
+// maxStartPause is the longest pause between the starts of two controllers. Without pauses, all of them would send
+// their first writes at the same time.
+const maxStartPause = 100 * time.Millisecond
+
+// startControllers starts the controllers one after the other. The channel is closed when all of them have ended.
+func (m *manager) startControllers() (ended <-chan struct{}) {
+	var all sync.WaitGroup
+	for i, c := range m.active {
+		pause := time.Duration(i) * (maxStartPause/2 + rand.N(maxStartPause/2))
+		all.Add(1)
+		m.running.Go("controller "+c.Name, func() {
+			defer all.Done()
+			m.runController(c, pause)
+		})
+	}
+	return background.Go(all.Wait)
+}
+
+// startCaches starts the caches that the controllers watch.
+func (m *manager) startCaches() {
+	for cache := range m.watched {
+		m.running.Go("watch of "+cache.Kind(), func() {
+			if err := cache.Run(m.life.Stop); err != nil {
+				m.life.StopWith(options.UsageError{Err: err})
+			}
+		})
+	}
+}
+
+// runController runs one controller until podcount stops, or until -once is done. It waits until the controller's
+// caches are complete, because half a list would make wrong labels, and until this replica leads.
+func (m *manager) runController(c *Controller, pause time.Duration) {
+	for cache := range c.watched {
+		m.await(cache.Synced())
+	}
+	m.await(m.leading)
+	if retry.Sleep(m.life.Stop, pause) != nil {
+		return
+	}
+	m.log.Info("caches are complete, work begins", "controller", c.Name)
+	c.beginTally()
+	for _, begin := range c.beginWatches {
+		begin()
+	}
+	for range m.options.Workers {
+		m.running.Go("worker of "+c.Name, func() { m.runWorker(c) })
+	}
+	if m.options.Once {
+		m.resyncOnce(c)
+		c.tally.MarkComplete()
+		m.awaitDone(c)
+		return
+	}
+	m.resyncUntilStop(c)
+}
+
+// await waits until a channel is closed, or until podcount stops.
+func (m *manager) await(closed <-chan struct{}) {
+	select {
+	case <-closed:
+	case <-m.life.Stop.Done():
+	}
+}
+
+// resyncUntilStop adds the keys that Resync returns, now and at each interval.
+func (m *manager) resyncUntilStop(c *Controller) {
+	ticker := time.NewTicker(m.options.Interval)
+	defer ticker.Stop()
+	for {
+		c.callResync() // after a panic, the next resync adds the keys
+		select {
+		case <-ticker.C:
+		case <-m.life.Stop.Done():
+			return
+		}
+	}
+}
+
+// runWorker reconciles keys until the queue ends.
+func (m *manager) runWorker(c *Controller) {
+	for {
+		key, ok := c.queue.Get()
+		if !ok {
+			return
+		}
+		result, err := c.callReconcile(m.life.Work, key)
+		m.recordReconcile(c, key, err)
+		result.RetryAfter = max(result.RetryAfter, kube.RetryAfter(err))
+		c.queue.Done(key, result, err)
+	}
+}
+
+// recordReconcile logs a failed reconcile, and counts a successful one for -once.
+func (m *manager) recordReconcile(c *Controller, key Key, err error) {
+	if err != nil {
+		c.outage.Failed(key.String(), "cannot reconcile", kube.PauseBetweenComplaints(err), "key", key, "err", err)
+		return
+	}
+	if m.life.Stop.Err() != nil {
+		return // the reconcile may have given up because of the shutdown
+	}
+	c.outage.Forget(key.String())
+	if c.isOnce {
+		c.tally.MarkDone(key)
+	}
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// What the manager does for -once and for -listen
+
+// The limits of -once, beside -once-timeout.
+const (
+	onceListTimeout = 2 * time.Minute // for the first lists
+	onceKeysTimeout = time.Minute     // for changes whose keys are unknown because the controller panicked
+	onceTries       = 10              // for each key
+)
+
+// startOnceTimers starts the timers that end -once if it takes too long.
+func (m *manager) startOnceTimers() (stop func()) {
+	timeout := m.options.OnceTimeout
+	listTimeout := min(onceListTimeout, timeout)
+	lists := time.AfterFunc(listTimeout, func() { m.failUnlessSynced(listTimeout) })
+	all := time.AfterFunc(timeout, func() { m.endOnce(" after " + timeout.String()) })
+	return func() {
+		lists.Stop()
+		all.Stop()
+	}
+}
+
+// failUnlessSynced makes -once fail if a cache is not complete yet.
+func (m *manager) failUnlessSynced(after time.Duration) {
+	kinds := m.incompleteCaches()
+	if len(kinds) == 0 {
+		return
+	}
+	m.life.StopWith(fmt.Errorf("%s: after %v there is no complete list of %s",
+		m.options.OnceFlag(), after, strings.Join(kinds, ", ")))
+}
+
+// resyncOnce does the only resync of -once. If the controller panics, it tries again for a while.
+func (m *manager) resyncOnce(c *Controller) {
+	const maxTries = 5
+	var err error
+	for try := 1; try <= maxTries; try++ {
+		err = c.callResync()
+		if err == nil {
+			return
+		}
+		isLast := try == maxTries
+		if !isLast && retry.Sleep(m.life.Stop, retry.Backoff(try, time.Second, time.Minute)) != nil {
+			return
+		}
+	}
+	m.life.StopWith(fmt.Errorf("%s: %s cannot name the objects that need work: %w", m.options.OnceFlag(), c.Name, err))
+}
+
+// awaitDone waits until each key has succeeded, or has failed onceTries times.
+func (m *manager) awaitDone(c *Controller) {
+	const pollInterval = 20 * time.Millisecond
+	start := time.Now()
+	for retry.Sleep(m.life.Stop, pollInterval) == nil {
+		// Read the backlog before the queue. A change moves from the backlog to the queue, so it is seen in one of
+		// them.
+		mayGetKeys := c.backlogged() > 0 && time.Since(start) < onceKeysTimeout
+		if c.queue.CountPending(onceTries) == 0 && !mayGetKeys {
+			return
+		}
+	}
+}
+
+// isAllDone reports whether -once has nothing left to do.
+func (m *manager) isAllDone() bool {
+	for _, c := range m.active {
+		if !c.tally.IsAllDone() || c.backlogged() > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// endOnce ends -once. If objects are still wrong, -once fails with an error that names them.
+func (m *manager) endOnce(after string) {
+	m.summarize()
+	var left []string
+	for _, c := range m.active {
+		if names := c.describeLeft(); names != "" {
+			left = append(left, names)
+		}
+	}
+	if len(left) > 0 {
+		m.life.StopWith(fmt.Errorf("%s: %s%s: the log says why", m.options.OnceFlag(), strings.Join(left, "; "), after))
+	}
+}
+
+// describeLeft names the objects that -once could not correct. It returns "" if there are none.
+func (c *Controller) describeLeft() string {
+	const maxNames = 10
+	keys := c.queue.Pending()
+	left := len(keys) + c.backlogged()
+	if left == 0 {
+		return ""
+	}
+	var names []string
+	for _, key := range keys[:min(maxNames, len(keys))] {
+		names = append(names, key.String())
+	}
+	if more := left - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("%s could not correct %s (%s)",
+		c.Name, tally.Plural(left, "object"), strings.Join(names, ", "))
+}
+
+// summarize logs the outcome of -once, -prune or -dry-run, with a line for each controller. Only its first call logs.
+func (m *manager) summarize() {
+	if !m.options.Once && !m.options.DryRun {
+		return
+	}
+	m.summarized.Do(func() {
+		for _, c := range m.active {
+			m.summarizeController(c)
+		}
+	})
+}
+
+func (m *manager) summarizeController(c *Controller) {
+	if !c.tally.HasBegun() {
+		return
+	}
+	totals := c.callTotals()
+	if totals.Noun == "" {
+		return
+	}
+	outcome := c.tally.Summary(totals.Noun, c.outage.Failing())
+	if m.options.DryRun {
+		right := totals.All - totals.Wrong
+		outcome = fmt.Sprintf("%s: %d would be written, %d right, 0 failed",
+			tally.Plural(totals.All, totals.Noun), totals.Wrong, right)
+	}
+	m.log.Info(fmt.Sprintf("%s, in %.1f s", outcome, time.Since(m.started).Seconds()))
+}
+
+// serve starts the server of -listen. The caller must close it.
+func (m *manager) serve() (*listen.Server, error) {
+	address := m.options.Listen
+	server, err := listen.Listen(m.life.Stop, address, m.pages(), m.log)
+	if err != nil {
+		return nil, fmt.Errorf("-listen %s: %w", address, err)
+	}
+	m.log.Info("listening", "on", server.Addr())
+	go func() {
+		if err := server.Serve(); err != nil {
+			m.life.StopWith(fmt.Errorf("-listen %s: %w", address, err))
+		}
+	}()
+	return server, nil
+}
+
+// pages returns the handler of -listen.
+func (m *manager) pages() http.Handler {
+	return listen.Pages(listen.Content{
+		Stuck:      m.stuckControllers,
+		Incomplete: m.incompleteCaches,
+		State:      func() any { return m.state() },
+		Metrics: func() string {
+			m.setGauges()
+			return m.metrics.Text()
+		},
+	})
+}
+
+// stuckControllers describes the controllers whose workers hang, or whose queue does not answer.
+func (m *manager) stuckControllers() (stuck []string) {
+	limit := m.options.StuckAfter()
+	for _, c := range m.active {
+		problem := ""
+		answered := background.Go(func() { problem = c.queue.Stuck(limit) })
+		select {
+		case <-answered:
+		case <-time.After(hangTimeout):
+			stuck = append(stuck, c.Name+": its queue does not answer")
+			continue
+		}
+		if problem != "" {
+			stuck = append(stuck, c.Name+": "+problem)
+		}
+	}
+	return stuck
+}
+
+// incompleteCaches returns the kinds whose caches have no complete list yet, sorted.
+func (m *manager) incompleteCaches() (kinds []string) {
+	for cache := range m.watched {
+		if !cache.State().IsReady {
+			kinds = append(kinds, cache.Kind())
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+// managerState is what /debug/state shows as JSON.
+type managerState struct {
+	Caches      map[string]ReflectorState `json:"caches"`      // by kind
+	Controllers map[string]QueueState     `json:"controllers"` // their queues, by name
+	Events      eventsState               `json:"events"`
+	Lease       *leaseState               `json:"lease,omitempty"`
+	UpSeconds   float64                   `json:"upSeconds"`
+	Version     string                    `json:"version"`
+}
+
+type eventsState struct {
+	Dropped int64 `json:"dropped"`
+	Waiting int   `json:"waiting"`
+}
+
+type leaseState struct {
+	Identity string `json:"identity"` // of this replica
+	IsOurs   bool   `json:"isOurs"`
+	Path     string `json:"path"`
+}
+
+// state returns the present state, for /debug/state.
+func (m *manager) state() managerState {
+	s := managerState{
+		Caches:      map[string]ReflectorState{},
+		Controllers: map[string]QueueState{},
+		Events:      eventsState{Dropped: m.recorder.Dropped(), Waiting: m.recorder.Waiting()},
+		UpSeconds:   time.Since(m.started).Seconds(),
+		Version:     version,
+	}
+	for cache := range m.watched {
+		s.Caches[cache.Kind()] = cache.State()
+	}
+	for _, c := range m.active {
+		s.Controllers[c.Name] = c.queue.State()
+	}
+	if m.election != nil {
+		path, identity := m.election.Lease()
+		s.Lease = &leaseState{Identity: identity, IsOurs: m.election.MayWrite() == nil, Path: path}
+	}
+	return s
+}
+
+// setGauges sets the metrics that are computed only when somebody reads them. It removes those whose value is not known
+// yet, because a 0 would look like a count.
+func (m *manager) setGauges() {
+	for cache := range m.watched {
+		cache.SetGauges()
+	}
+	if background.IsClosed(m.pods.Synced()) {
+		m.metrics.Set(float64(m.pods.Len()), "podcount_pods")
+	} else {
+		m.metrics.Remove("podcount_pods")
+	}
+	for _, c := range m.active {
+		m.setQueueGauges(c)
+	}
+	if m.election != nil {
+		m.setLeaderGauge()
+	}
+	m.metrics.Set(float64(m.out.Stderr.Lost()), "podcount_lines_dropped_total", "stderr")
+	m.metrics.Set(float64(m.out.Stdout.Lost()), "podcount_lines_dropped_total", "stdout")
+	m.metrics.Set(1, "podcount_build_info", version, runtime.Version())
+	metrics.SetProcess(m.metrics, m.started)
+}
+
+// setQueueGauges sets the gauges of a controller's queue, or removes them if the controller cannot work yet.
+func (m *manager) setQueueGauges(c *Controller) {
+	c.queue.SetGauges()
+	if !m.mayBegin(c) {
+		m.metrics.Remove("workqueue_depth", c.Name)
+		m.metrics.Remove("workqueue_unfinished_work_seconds", c.Name)
+		m.metrics.Remove("workqueue_longest_running_processor_seconds", c.Name)
+	}
+}
+
+// mayBegin reports whether nothing keeps a controller from work: its caches are complete, and this replica leads.
+func (m *manager) mayBegin(c *Controller) bool {
+	for cache := range c.watched {
+		if !background.IsClosed(cache.Synced()) {
+			return false
+		}
+	}
+	return background.IsClosed(m.leading)
+}
+
+func (m *manager) setLeaderGauge() {
+	gauge := 0.0
+	if m.election.MayWrite() == nil {
+		gauge = 1
+	}
+	m.metrics.Set(gauge, "leader_election_master_status", m.options.LeaseName)
 }
