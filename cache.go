@@ -266,7 +266,7 @@ func (l *Listing[T]) Commit() (changes []Delta[T]) {
 	for _, obj := range l.changed {
 		changes = append(changes, s.setLocked(obj)...)
 	}
-	// The objects that Add left out as unchanged carry the number of this list, so only those missing from it go.
+	// Every object of the list carries its number: Add has marked the unchanged ones, too. The others are gone.
 	for key, obj := range s.items {
 		wasInList := obj.meta().lastList == l.number
 		if !wasInList {
@@ -427,8 +427,8 @@ type Kind[T Object[T]] struct {
 	PatchMetric string
 }
 
-// isOptional reports whether the server may lack the resource. Resources under /apis/ come from
-// CustomResourceDefinitions, which may be created and removed at any time.
+// isOptional reports whether the server may lack the resource. Resources under /apis/ may come from
+// CustomResourceDefinitions, which may be created and removed at any time. All of them are treated like that.
 func (k *Kind[T]) isOptional() bool { return strings.HasPrefix(k.API, "/apis/") }
 
 // apiVersion returns the apiVersion of the kind's objects: v1, or GROUP/VERSION.

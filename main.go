@@ -11,8 +11,10 @@
 // it if it is wrong; the server's answer goes into the cache. A key whose Reconcile fails is tried again after a
 // backoff. At each interval, a controller may add keys to look at again. No controller works before its caches have
 // complete lists, because half a list would give wrong numbers. With -leader-elect, only the replica that leads works.
-// Events about what was written are posted by internal/events, and nothing waits for them. README.md has a tour, and
-// describes the packages in internal/ that these files use.
+// Events, about what was written and about new pods, are posted by internal/events, and nothing waits for them.
+//
+// A cache is a Reflector with its Store. README.md has a tour, and describes the packages in internal/ that these files
+// use: internal/kube sends the requests, and internal/kubeconfig finds the cluster and the credential.
 //
 // The calls are main → run → connectAndRun → manager.run → runControllers, which starts two chains:
 //
@@ -273,7 +275,7 @@ type Controller struct {
 
 	// Watch adds to the fields below.
 
-	watched      map[reflector]struct{}
+	watched      map[anyReflector]struct{}
 	beginWatches []func()     // called when the controller begins
 	backlogs     []func() int // each returns the number of objects whose changes could not be turned into keys
 }
@@ -378,7 +380,7 @@ func (c *Controller) callResync() (err error) {
 	return nil
 }
 
-// callIsUrgent calls IsUrgent. A key for which it panics is not urgent.
+// callIsUrgent calls IsUrgent. If that panics, the key is not urgent.
 func (c *Controller) callIsUrgent(key Key) (isUrgent bool) {
 	if c.IsUrgent == nil {
 		return false
@@ -421,6 +423,16 @@ func (c *Controller) recordWrite(key Key) {
 	}
 }
 
+// waitForTurn waits until -qps allows a write of an object. It returns false if the object must not be written now: it
+// cools down, and coolDown has scheduled its key, or podcount stops, and leaves the write to the next process.
+func (c *Controller) waitForTurn(m *Meta) bool {
+	_, isCoolingDown := c.coolingDown.Load(m.UID())
+	if isCoolingDown {
+		return false
+	}
+	return c.pace.Wait(c.life.Stop) == nil
+}
+
 // coolDown makes the controller leave an object alone for d after a write, and then reconcile the object again. With
 // -once, it leaves the object alone for good, because later changes are for the next run.
 func (c *Controller) coolDown(m *Meta, d time.Duration) {
@@ -432,11 +444,6 @@ func (c *Controller) coolDown(m *Meta, d time.Duration) {
 		c.coolingDown.Delete(m.UID())
 		c.queue.Add(m.Key())
 	})
-}
-
-func (c *Controller) isCoolingDown(m *Meta) bool {
-	_, isCoolingDown := c.coolingDown.Load(m.UID())
-	return isCoolingDown
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -631,11 +638,11 @@ func (p *podCountController) reconcile(ctx context.Context, key Key) (Result, er
 		p.dryRunTexts.Delete(key)
 		return Result{}, nil
 	}
-	if p.isCoolingDown(&node.Meta) || len(p.withoutPaused(node, fixes)) == 0 {
-		return Result{}, nil // coolDown or pause has planned when the key is added again.
+	if len(p.withoutPaused(node, fixes)) == 0 {
+		return Result{}, nil // pause has scheduled the key.
 	}
-	if p.pace.Wait(p.life.Stop) != nil {
-		return Result{}, nil // podcount stops, and leaves this to the next process.
+	if !p.waitForTurn(&node.Meta) {
+		return Result{}, nil
 	}
 	return Result{}, p.correct(ctx, key)
 }
@@ -703,12 +710,6 @@ type labelFixes map[string]labelValue
 
 // findFixes compares the labels of a node with the caches.
 func (p *podCountController) findFixes(node *Node) labelFixes {
-	fixes := labelFixes{}
-	check := func(label string, right labelValue) {
-		if labelOf(node, label) != right {
-			fixes[label] = right
-		}
-	}
 	var total, own labelValue // The zero value means that the label should not exist.
 	if !p.options.Prune && p.options.TotalNodes.Matches(node.Label) {
 		total = labelValue{strconv.Itoa(p.pods.Len()), true}
@@ -716,9 +717,12 @@ func (p *podCountController) findFixes(node *Node) labelFixes {
 	if !p.options.Prune {
 		own = labelValue{strconv.Itoa(p.podsByNode.Count(node.Key().Name)), true}
 	}
-	check(p.options.TotalLabel, total)
-	if p.options.NodeLabel != "" {
-		check(p.options.NodeLabel, own)
+	fixes := labelFixes{}
+	if labelOf(node, p.options.TotalLabel) != total {
+		fixes[p.options.TotalLabel] = total
+	}
+	if p.options.NodeLabel != "" && labelOf(node, p.options.NodeLabel) != own {
+		fixes[p.options.NodeLabel] = own
 	}
 	return fixes
 }
@@ -741,7 +745,7 @@ func (p *podCountController) forget(key Key) {
 // endPauses ends the pauses of the labels that are no longer wrong. An absent label proves nothing, even if it should
 // be absent: the server may still drop it when podcount writes it again.
 func (p *podCountController) endPauses(node *Node, fixes labelFixes) {
-	for _, label := range []string{p.options.TotalLabel, p.options.NodeLabel} {
+	for _, label := range []string{p.options.TotalLabel, p.options.NodeLabel} { // No node has the label "".
 		_, isWrong := fixes[label]
 		isKept := !isWrong && labelOf(node, label).exists
 		if isKept {
@@ -755,18 +759,33 @@ func (p *podCountController) write(ctx context.Context, node *Node, fixes labelF
 	patch := map[string]any{"metadata": map[string]any{"labels": fixes}}
 	isKept := func(now *Node) bool { return hasLabels(now, fixes) }
 	now, err := p.nodes.Patch(ctx, node, "", patch, isKept)
-	isGone := errors.Is(err, errGone)
-	mustPause := errors.Is(err, errStripped) && !p.isOnce // -once has no time for pauses.
-	if err != nil && !isGone && !mustPause {
+	if errors.Is(err, errGone) {
+		p.coolDown(&node.Meta, p.options.Interval) // After that it is reconciled again, in case the server was wrong.
+		return nil
+	}
+	isStripped := errors.Is(err, errStripped)
+	if err != nil && !isStripped {
 		return err
 	}
-	p.coolDown(&node.Meta, p.options.Interval)
-	if isGone {
-		return nil // The watch will remove the node.
+	if isStripped && p.isOnce {
+		return err // There will be no further try after a pause.
 	}
+	p.coolDown(&node.Meta, p.options.Interval)
+	p.recordLabels(node, now, fixes, err)
+	if !isStripped {
+		p.recordWrite(node.Key())
+	}
+	return nil
+}
+
+// recordLabels logs each label that was written, and posts an Event about it. If err is errStripped, the server may
+// have kept some labels and dropped others: recordLabels pauses those that it has dropped. now is the node in the
+// server's answer.
+func (p *podCountController) recordLabels(node, now *Node, fixes labelFixes, err error) {
 	for _, change := range labelChanges(node, fixes) {
 		label := labelOnNode{node.Key(), node.UID(), change.Field}
-		if labelOf(now, change.Field) != fixes[change.Field] {
+		isKept := labelOf(now, label.label) == fixes[label.label]
+		if !isKept {
 			p.pause(label, err)
 			continue
 		}
@@ -774,10 +793,6 @@ func (p *podCountController) write(ctx context.Context, node *Node, fixes labelF
 		p.log.Info("label written", change.Attr())
 		p.postChange(node, change)
 	}
-	if !mustPause {
-		p.recordWrite(node.Key())
-	}
-	return nil
 }
 
 // hasLabels reports whether a node has the labels that a patch has written.
@@ -987,8 +1002,9 @@ func (c *countController) totals() Totals {
 type countPlan struct {
 	count     *Count // nil if the Count is gone
 	installed *Installation
-	status    countStatus // the right status
-	isWrong   bool        // the Count exists, and has another status
+	status    countStatus   // the right status
+	isWrong   bool          // the Count exists, and has another status
+	pause     time.Duration // The server has dropped the status, so it must not be written for this long.
 }
 
 // plan compares the status of a Count with the caches. There is nothing to plan if the Count or its resource is gone.
@@ -1004,6 +1020,7 @@ func (c *countController) plan(key Key) countPlan {
 		installed: installed,
 		status:    comparableStatus(installed, status),
 		isWrong:   comparableStatus(installed, status) != comparableStatus(installed, count.Status),
+		pause:     c.stripped.Left(key, installed),
 	}
 }
 
@@ -1037,12 +1054,9 @@ func comparableStatus(installed *Installation, status countStatus) countStatus {
 // reconcile corrects the status of one Count, and posts Events about what has changed.
 func (c *countController) reconcile(ctx context.Context, key Key) (Result, error) {
 	plan := c.plan(key)
-	if plan.isWrong {
-		if c.isCoolingDown(&plan.count.Meta) {
-			return Result{}, nil // coolDown has planned when the key is added again.
-		}
-		if c.pace.Wait(c.life.Stop) != nil {
-			return Result{}, nil // podcount stops, and leaves this to the next process.
+	if plan.isWrong && plan.pause == 0 {
+		if !c.waitForTurn(&plan.count.Meta) {
+			return Result{}, nil
 		}
 		plan = c.plan(key) // Plan again, because the caches may have changed during the wait.
 	}
@@ -1050,9 +1064,10 @@ func (c *countController) reconcile(ctx context.Context, key Key) (Result, error
 		c.forget(key)
 		return Result{}, nil
 	}
-	// The previous report must be known before the write. If the answer to the write is lost, the next try finds the
-	// new status, and must still report it.
+	// Store the previous report before the write. If the answer to the write is lost, the next try finds the new
+	// status, and must still report it.
 	previous := c.previousReport(plan)
+	c.reports.Store(key, previous)
 	err := c.correct(ctx, plan)
 	if errors.Is(err, errGone) {
 		return Result{}, nil // The watch will remove the Count.
@@ -1089,9 +1104,8 @@ func (c *countController) correct(ctx context.Context, plan countPlan) error {
 		c.logDryRun(plan)
 		return nil
 	}
-	pause := c.stripped.Left(key, plan.installed)
-	if pause > 0 {
-		c.queue.AddAfter(key, pause)
+	if plan.pause > 0 {
+		c.queue.AddAfter(key, plan.pause)
 		return nil
 	}
 	return c.write(ctx, plan)
@@ -1112,13 +1126,16 @@ func (c *countController) write(ctx context.Context, plan countPlan) error {
 		c.coolDown(&count.Meta, c.options.Interval) // After that it is reconciled again, in case the server was wrong.
 		return err
 	}
-	mustPause := errors.Is(err, errStripped) && !c.isOnce // -once has no time for pauses.
-	if err != nil && !mustPause {
+	isStripped := errors.Is(err, errStripped)
+	if err != nil && !isStripped {
 		return err
+	}
+	if isStripped && c.isOnce {
+		return err // There will be no further try after a pause.
 	}
 	// A Count cools down for less time than a node: people wait for its status, and fewer clients watch it.
 	c.coolDown(&count.Meta, min(c.options.Interval, time.Second))
-	if mustPause {
+	if isStripped {
 		c.pause(count.Key(), plan.installed, err)
 		return nil
 	}
@@ -1217,8 +1234,8 @@ func reportOf(count *Count, status countStatus) countReport {
 	return report
 }
 
-// previousReport returns the report about a Count that was posted last, and stores it. If this process has not seen the
-// Count before, that is the report of its present status, which an earlier process has written.
+// previousReport returns the report about a Count that was posted last. If this process has posted none, the report is
+// made from the present status, which an earlier process may have written.
 func (c *countController) previousReport(plan countPlan) countReport {
 	count := plan.count
 	value, _ := c.reports.Load(count.Key())
@@ -1231,7 +1248,6 @@ func (c *countController) previousReport(plan countPlan) countReport {
 	if !isStatusOfSpec(status, count) {
 		previous.spec = countSpec{}
 	}
-	c.reports.Store(count.Key(), previous)
 	return previous
 }
 
@@ -1248,7 +1264,8 @@ func isStatusOfSpec(status countStatus, count *Count) bool {
 	return string(status.Healthy) == strconv.FormatBool(hasWanted)
 }
 
-// postReport posts Events about a Count, unless they would say the same as the previous ones.
+// postReport posts Synced for a new spec, a warning for each mismatch, and CountMatched for a match that follows
+// something else. It posts nothing if the report is the same as the previous one.
 func (c *countController) postReport(plan countPlan, previous countReport) {
 	count := plan.count
 	report := reportOf(count, plan.status)
@@ -1292,16 +1309,16 @@ type manager struct {
 	leading  chan struct{}    // closed once this replica leads
 
 	// setUp sets these fields.
-	active  []*Controller          // the controllers that -controllers switches on
-	watched map[reflector]struct{} // the caches that they watch
+	active  []*Controller             // the controllers that -controllers switches on
+	watched map[anyReflector]struct{} // the caches that they watch
 
 	running    background.Group // all controllers, workers and watches
 	summarized sync.Once        // guards summarize
 	cutShort   error            // set if -once was stopped before it was done
 }
 
-// reflector is a Reflector of any kind.
-type reflector interface {
+// anyReflector is a Reflector of any kind.
+type anyReflector interface {
 	Run(context.Context) error
 	Synced() <-chan struct{}
 	Kind() string
@@ -1324,7 +1341,7 @@ func newManager(
 		life:     life,
 		started:  time.Now(),
 		leading:  make(chan struct{}),
-		watched:  map[reflector]struct{}{},
+		watched:  map[anyReflector]struct{}{},
 	}
 	wantsProtobuf := o.Wire == "protobuf"
 	pods := newPodKind()
@@ -1343,7 +1360,8 @@ func newManager(
 	return m
 }
 
-// NewCache makes a cache of a kind. The manager runs the cache if a controller calls Watch with it.
+// NewCache makes a cache of a kind: a Reflector with its Store. The manager runs the cache if a controller calls Watch
+// with it.
 func NewCache[T Object[T]](m *manager, kind Kind[T]) *Reflector[T] {
 	return NewReflector(ReflectorOptions[T]{
 		Client:  m.client,
@@ -1402,7 +1420,7 @@ func (m *manager) setUp() {
 // prepare gives a controller its queue, and everything else that its Setup may use.
 func (m *manager) prepare(c *Controller) {
 	c.isOnce = m.options.Once
-	c.watched = map[reflector]struct{}{}
+	c.watched = map[anyReflector]struct{}{}
 	c.panics = logging.NewPanics(m.log, "a controller", "controller", c.Name)
 	c.outage = logging.NewOutage(m.log, c.Name, "writing again", "controller", c.Name)
 	c.coolingDown = new(sync.Map)
@@ -1558,7 +1576,7 @@ func (m *manager) runController(c *Controller, pause time.Duration) {
 	if retry.Sleep(m.life.Stop, pause) != nil {
 		return
 	}
-	m.log.Info("caches are complete, work begins", "controller", c.Name)
+	m.log.Info("caches are complete: work begins", "controller", c.Name)
 	c.beginTally()
 	for _, begin := range c.beginWatches {
 		begin()

@@ -182,7 +182,8 @@ func (q *Queue[K]) SetGauges() {
 	q.options.Metrics.Set(longest, "workqueue_longest_running_processor_seconds", q.options.Name)
 }
 
-// Stuck describes what has made no progress for longer than limit: a worker with its key, or the keys that are ready.
+// Stuck describes what has made no progress for longer than limit: a worker that still has its key, or ready keys that
+// no worker takes.
 // It returns "" if nothing is stuck.
 func (q *Queue[K]) Stuck(limit time.Duration) (problem string) {
 	q.do(func() {
@@ -297,8 +298,8 @@ func (q *Queue[K]) backOff(item *queueItem[K], retryAfter time.Duration) {
 	q.options.Metrics.Count("workqueue_retries_total", q.options.Name)
 }
 
-// settleAt settles the key at a later time. Its timer is never stopped: if the key no longer waits for this time,
-// settle leaves it as it is. If the key is unknown by then, update makes an idle item, and settle forgets it at once.
+// settleAt settles the key at a later time. The timer is never stopped. If nothing is due when it fires, settle changes
+// nothing, and forgets a key that the queue no longer knew.
 func (q *Queue[K]) settleAt(key K, at time.Time) {
 	noChange := func(*queueItem[K]) {}
 	time.AfterFunc(time.Until(at), func() { q.update("wake", noChange, key) })
@@ -359,8 +360,8 @@ func (q *Queue[K]) startWork(item *queueItem[K]) {
 	q.logStep("get", item)
 }
 
-// maxUrgentInARow is after how many urgent keys in a row an ordinary one has its turn. Urgent keys that are handed out
-// while no ordinary one is ready count, too.
+// maxUrgentInARow is how many urgent keys in a row are handed out before an ordinary one has its turn. Urgent keys that
+// are handed out while no ordinary one is ready count, too.
 const maxUrgentInARow = 3
 
 // next returns the key to hand out next, or nil if none is ready. Urgent keys go first, but an ordinary key has its
@@ -428,8 +429,8 @@ func (q *Queue[K]) logStep(step string, item *queueItem[K]) {
 
 // keyLine holds keys that are ready, oldest first. A key that is removed from the middle leaves a gap.
 //
-// Slots are numbered in order, and the numbers wrap around after the largest uint32. The differences of two numbers
-// stay right, because they wrap around as well.
+// Slots are numbered in order, and the numbers wrap around after the largest uint32. The difference of two numbers
+// stays right, because it wraps around as well.
 type keyLine[K comparable] struct {
 	slots []*queueItem[K] // nil for a gap; the first slot is never a gap
 	start uint32          // the number of the first slot
@@ -451,6 +452,7 @@ func (l *keyLine[K]) add(item *queueItem[K]) {
 	l.slots = append(l.slots, item)
 }
 
+// remove takes a key out of the line. After that it cuts off leading gaps, so that the first slot is never a gap.
 func (l *keyLine[K]) remove(item *queueItem[K]) {
 	l.slots[item.slot-l.start] = nil
 	l.gaps++
@@ -465,7 +467,7 @@ func (l *keyLine[K]) remove(item *queueItem[K]) {
 }
 
 // closeGaps moves the keys together. It runs only when more than half of the slots are gaps, so its cost per removed
-// key is constant.
+// key is constant on average.
 func (l *keyLine[K]) closeGaps() {
 	old := l.slots
 	l.slots = make([]*queueItem[K], 0, len(old)-l.gaps)

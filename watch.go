@@ -67,6 +67,10 @@ const (
 	// relistRetry is the least time from a failed hourly list to the next one. The longest is twice that.
 	relistRetry = 5 * time.Minute
 
+	// versionCheckTimeout is the limit of haveVersionsGoneBack. It is short because the watch that is open already
+	// cannot be read until then.
+	versionCheckTimeout = time.Second
+
 	// discoveryInterval is how often the reflector asks whether a resource is installed, ± 20 %.
 	discoveryInterval = 10 * time.Second
 
@@ -104,7 +108,7 @@ type Reflector[T Object[T]] struct {
 	// Only Run and the methods that it calls use the fields below.
 	decoder *decoder[T]
 
-	// Discovery. Built-in resources do not use these.
+	// Discovery. Resources under /api/ do not use these.
 	session  *session // nil while the resource is not installed
 	absences int      // answers in a row without the resource
 
@@ -115,7 +119,7 @@ type Reflector[T Object[T]] struct {
 	// Lists.
 	relistAt     time.Time // a list is due then, even if all watches work
 	relistReason string    // why resumeVersion is ""; a label of podcount_relists_total
-	brokenLists  int       // lists since the last complete one that failed as a list that is too large does
+	brokenLists  int       // failed lists since the last complete one whose errors suggest that the list is too large
 	usesPages    bool      // lists come in pages
 
 	// Watches.
@@ -183,7 +187,7 @@ func (r *Reflector[T]) NeedEveryVersion() {
 
 // Run keeps the store equal to what the server has until ctx ends, and then returns nil. It returns early in two cases:
 //   - It returns nil if Once is set and the server does not have the resource.
-//   - It returns an error that wraps a *kube.Status if the server rejects the first list of a built-in resource as a
+//   - It returns an error that wraps a *kube.Status if the server rejects the first list of a resource under /api/ as a
 //     bad request. Then a selector is wrong, and a retry would not help.
 func (r *Reflector[T]) Run(ctx context.Context) error {
 	defer r.outage.Stop()
@@ -198,7 +202,7 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 // runWhileInstalled asks the server every discoveryInterval whether the resource is installed, and lists and watches
 // the resource while it is. A CustomResourceDefinition may be created, changed and removed at any time.
 func (r *Reflector[T]) runWhileInstalled(ctx context.Context) {
-	defer func() { r.session.end() }()
+	defer func() { r.session.end() }() // a closure, because r.session changes
 	for {
 		found, err := r.discover(ctx)
 		isNotInstalled := errors.Is(err, errNotInstalled)
@@ -237,7 +241,7 @@ func (r *Reflector[T]) handlePresence(ctx context.Context, found Installation) {
 	}
 }
 
-// handleAbsence ends the session if discovery has not found the resource often enough.
+// handleAbsence ends the session after absencesUntilRemoved answers in a row without the resource.
 func (r *Reflector[T]) handleAbsence() {
 	r.absences++
 	if r.session == nil && r.absences == 1 {
@@ -281,7 +285,7 @@ func (r *Reflector[T]) discover(ctx context.Context) (Installation, error) {
 }
 
 // Installation describes a resource under /apis/ that is installed. Each time that the resource is installed again, or
-// that its description changes, there is a new pointer.
+// that its description changes, there is a new pointer. So pointers tell installations apart.
 type Installation struct {
 	HasStatus bool // the resource has a status subresource
 }
@@ -323,7 +327,7 @@ type session struct {
 func (r *Reflector[T]) beginSession(ctx context.Context) *session {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := background.Go(func() {
-		r.listAndWatch(ctx) // It returns errors only for built-in resources.
+		r.listAndWatch(ctx) // It returns errors only for resources under /api/.
 	})
 	return &session{cancel: cancel, ended: ended}
 }
@@ -361,8 +365,8 @@ func (r *Reflector[T]) isListDue() bool {
 	return r.resumeVersion == "" || !time.Now().Before(r.relistAt)
 }
 
-// isWrongSelector reports whether the error of a list means that a selector is wrong. Only the first list of a built-in
-// resource proves that. Later lists, and those of custom resources, may be bad requests for other reasons.
+// isWrongSelector reports whether the error of a list means that a selector is wrong. Only the first list of a
+// resource under /api/ proves that. Later lists, and those of custom resources, may be bad requests for other reasons.
 func (r *Reflector[T]) isWrongSelector(err error) bool {
 	isFirstList := !background.IsClosed(r.synced)
 	return isFirstList && !r.kind.isOptional() && kube.StatusOf(err).Reason == "BadRequest"
@@ -552,7 +556,7 @@ func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
 	request := r.newRequest("")
 	request.Accept = kube.Accept(true, "PartialObjectMetadataList", wire.JSON)
 	request.Query.Set("limit", "1")
-	request.Timeout = shortWatch // The open watch cannot be read until this request ends.
+	request.Timeout = versionCheckTimeout
 	var page struct{ Metadata wire.ListMeta }
 	if r.client.Send(ctx, request, &page) != nil {
 		return false
@@ -622,7 +626,7 @@ func (r *Reflector[T]) handleEvent(event WatchEvent[T]) {
 
 // afterWatch applies the policy for a watch that ended like this, and returns how long to wait before the next request.
 func (r *Reflector[T]) afterWatch(end watchEnd) (wait time.Duration) {
-	// A useful watch resets both counters. If its own end was fruitless, it is the first one that is counted again. A
+	// A useful watch resets both counters. If it ended fruitlessly nevertheless, counting starts at one with it. A
 	// watch that brought only known events and ended at once was not useful.
 	wasUseful := end.events > 0 && !end.isShort()
 	if wasUseful {
@@ -662,17 +666,18 @@ type watchEnd struct {
 	lasted        time.Duration
 }
 
-// isShort reports whether the watch was opened, but ended too early to be of use.
+// isShort reports whether the watch was opened, moved no version, and ended within shortWatch.
 func (end watchEnd) isShort() bool {
 	return end.isOpened && !end.hasProgressed && end.lasted < shortWatch
 }
 
 // outcome classifies the end of a watch.
 func (end watchEnd) outcome() watchOutcome {
-	status := kube.StatusOf(end.err) // The code is 0 if the server has not sent a Status.
-	isSilent := errors.Is(end.err, kube.ErrSilent) && end.events == 0
+	status := kube.StatusOf(end.err)                                  // The code is 0 if the server has not sent a Status.
+	isSilent := errors.Is(end.err, kube.ErrSilent) && end.events == 0 // After an event, the watch has worked.
 	isGarbage := errors.As(end.err, new(wire.GarbageError))
-	// The order matters: a watch that was refused, or silent, may also not have been opened.
+	// The order matters. A Status or silence says more than the fact that the watch was not opened, so !isOpened comes
+	// later.
 	switch {
 	case status.Code == http.StatusGone || status.Reason == "Expired" || status.Reason == "Gone":
 		return watchExpired
@@ -717,8 +722,8 @@ type watchPolicy struct {
 	// the next request is sent at once, unless hasOwnBackoff is set.
 	problem string
 
-	// hasOwnBackoff means that the next request waits for a backoff that counts only expired watches. So an outage
-	// before this one does not make it longer.
+	// hasOwnBackoff means that the next request waits for a backoff that counts only expired watches. Earlier failures
+	// of other kinds do not lengthen it.
 	hasOwnBackoff bool
 
 	// relistAfter is how many fruitless watches since the last list or useful watch lead to a relist, including this
@@ -925,7 +930,7 @@ func withUID(patch map[string]any, uid string) map[string]any {
 func (r *Reflector[T]) Synced() <-chan struct{} { return r.synced }
 
 // Installed returns the current Installation of a resource under /apis/. It returns nil while the resource is not
-// installed, and for built-in resources.
+// installed, and for resources under /api/.
 func (r *Reflector[T]) Installed() *Installation { return r.installed.Load() }
 
 // Kind returns the name of the kind, such as Pod.
