@@ -18,6 +18,7 @@ var OddCounts = Topic{
 	{"without a status subresource the object itself is patched", noStatusSubresource},
 	{"a subresource that is added or removed is used or left", changingSubresource},
 	{"a schema that drops the status is found in the first answer", droppedStatus},
+	{"a status that is paused does not wait for -qps", pausedStatusWaitsForNoTurn},
 	{"a change that comes with the answer to a write is not lost", changeInAnAnswer},
 	{"a lost answer loses no Event", lostAnswer},
 }
@@ -214,6 +215,20 @@ func droppedStatus(t *testing.T, podcount Program) {
 		f.AddCount("web", `{"name":"nginx","count":1}`)
 		testkit.Pass(time.Minute)
 		testkit.WantText(t, f.CountStatus("web"), "true 1 ")
+	})
+}
+
+func pausedStatusWaitsForNoTurn(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true, DropsStatus: true})
+		for i := range 20 {
+			f.AddCount(fmt.Sprintf("c%d", i), `{"name":"nginx","count":1}`)
+		}
+		podcount.Start(t, f, "-pod-events", "off", "-qps", "0.1", "-burst", "1")
+		testkit.Pass(5 * time.Minute) // By then all statuses are paused, because the server has dropped the first ones.
+		f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
+		testkit.Pass(time.Second)
+		testkit.WantNumber(t, "Counts with the Event CountMatched", len(EventsOf(f, "CountMatched")), 20)
 	})
 }
 
