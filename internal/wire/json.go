@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,14 +27,18 @@ func (d *Decoder) listJSON(src *source, meta *ListMeta, handle func() error) (is
 }
 
 // eachField reads one JSON object. It calls read with the name of each field, and read must consume the value. It
-// returns io.EOF if the stream is empty, and the errors of read unchanged.
+// returns the errors of read unchanged.
 func eachField(in *json.Decoder, read func(name string) error) error {
 	begin, err := in.Token()
+	if err == io.EOF {
+		return errors.New("the answer is empty")
+	}
 	if err != nil {
 		return err
 	}
 	if begin != json.Delim('{') {
-		return fmt.Errorf("the answer should be a JSON object, but begins with %v", begin)
+		found := cmp.Or[json.Token](begin, "null")
+		return fmt.Errorf("the answer should be a JSON object, but begins with %v", found)
 	}
 	for {
 		token, err := in.Token()
@@ -89,7 +94,7 @@ func (d *Decoder) readItems(in *json.Decoder, handle func() error) error {
 	if err != nil {
 		return fmt.Errorf("items: %w", err)
 	}
-	if begin == nil {
+	if begin == nil { // null
 		return nil
 	}
 	if begin != json.Delim('[') {

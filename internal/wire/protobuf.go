@@ -8,8 +8,8 @@ import (
 
 // listProtobuf reads a list in protobuf, as listJSON does in JSON.
 //
-// Every answer in protobuf is a message Unknown: its field 1 names the type of the answer, and its field 2 is the
-// answer itself.
+// Every answer in protobuf is a message runtime.Unknown: its field 1 names the type of the answer, and its field 2 is
+// the answer itself.
 func (d *Decoder) listProtobuf(src *source, meta *ListMeta, handle func() error) (isList bool, err error) {
 	r := newProtobufReader(src)
 	schema := d.into.Schema()
@@ -23,7 +23,7 @@ func (d *Decoder) listProtobuf(src *source, meta *ListMeta, handle func() error)
 		return handle()
 	}
 	kind := ""
-	unknown := Schema{
+	envelope := Schema{
 		1: Schema{ // TypeMeta
 			2: (*stringTarget)(&kind),
 		},
@@ -38,7 +38,7 @@ func (d *Decoder) listProtobuf(src *source, meta *ListMeta, handle func() error)
 	if err := r.readMagic(); err != nil {
 		return false, err
 	}
-	err = r.readMessage(unbounded, unknown)
+	err = r.readMessage(unbounded, envelope)
 	return strings.HasSuffix(kind, "List"), err
 }
 

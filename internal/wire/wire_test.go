@@ -222,7 +222,8 @@ func TestListEndsAtAnUnreadableObject(t *testing.T) {
 func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 	begin := `{"metadata":{"resourceVersion":"5"},"items":[`
 	for _, c := range []struct{ text, want string }{
-		{``, "EOF"},
+		{``, "the answer is empty"},
+		{`null`, "the answer should be a JSON object, but begins with null"},
 		{`[]`, "the answer should be a JSON object, but begins with ["},
 		{`{"items":[]}`, "no metadata.resourceVersion"},
 		{`{"metadata":{"resourceVersion":"5"}}`, "no items"},
