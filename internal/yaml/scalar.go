@@ -12,11 +12,11 @@ import (
 // plain reads a scalar without quotes in a block. It continues on the following lines that are indented by more than
 // parentColumn, because tools wrap long texts like that. Each line break stands for a space.
 func (p *parser) plain(parentColumn int) any {
-	parts := []string{p.plainLine(false)}
+	parts := []string{p.plainLine(inBlock)}
 	for p.peek() == '\n' && p.isWrapped(parentColumn) {
 		p.nextLine()
 		p.skipSpaces()
-		parts = append(parts, p.plainLine(false))
+		parts = append(parts, p.plainLine(inBlock))
 	}
 	return p.plainValue(strings.Join(parts, " "))
 }
@@ -35,11 +35,17 @@ func (p *parser) isWrapped(parentColumn int) bool {
 	return isText && indentation > parentColumn
 }
 
+// A plain scalar is in a block, or in a flow, which is what YAML calls the inside of brackets and braces.
+const (
+	inBlock = false
+	inFlow  = true
+)
+
 // plainLine reads the part of a plain scalar that is in the current line. It ends before a comment, before the colon of
-// a key and, within brackets, before a character that has a meaning there.
-func (p *parser) plainLine(inFlow bool) string {
+// a key and, in a flow, before a character that has a meaning there.
+func (p *parser) plainLine(isInFlow bool) string {
 	rest := p.rest()
-	end := plainEnd(rest, inFlow)
+	end := plainEnd(rest, isInFlow)
 	text := strings.TrimRight(rest[:end], " \t")
 	p.column += len(text)
 	if end == len(rest) {
@@ -49,13 +55,13 @@ func (p *parser) plainLine(inFlow bool) string {
 }
 
 // plainEnd returns where a plain scalar ends in the rest of a line.
-func plainEnd(rest string, inFlow bool) int {
+func plainEnd(rest string, isInFlow bool) int {
 	for i, c := range []byte(rest) {
 		isBeforeBlank := i+1 == len(rest) || rest[i+1] == ' '
 		isAfterBlank := i > 0 && rest[i-1] == ' '
 		isColon := c == ':' && isBeforeBlank
 		isComment := c == '#' && isAfterBlank
-		isFlowCharacter := inFlow && strings.IndexByte(",[]{}?", c) >= 0
+		isFlowCharacter := isInFlow && strings.IndexByte(",[]{}?", c) >= 0
 		if isColon || isComment || isFlowCharacter {
 			return i
 		}

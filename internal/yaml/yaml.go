@@ -378,7 +378,7 @@ func (p *parser) tryKey() (key string, isKey bool) {
 		p.skipSpaces()
 		isKey = p.atKeyColon()
 	default:
-		text := p.plainLine(false)
+		text := p.plainLine(inBlock)
 		p.skipSpaces()
 		isKey = p.atKeyColon()
 		if isKey {
@@ -493,7 +493,7 @@ func (p *parser) skipToFlowContent() {
 	for {
 		p.skipBlanks()
 		if p.atEnd() || p.atMarker("---") || p.atMarker("...") {
-			p.fail("a map or a list that began above is not closed")
+			p.fail(`a "{" or "[" above is not closed`)
 		}
 		if !p.atLineEnd() {
 			return
@@ -510,7 +510,7 @@ func (p *parser) flowValue() any {
 	case '{', '[':
 		return p.flow()
 	}
-	return p.plainValue(p.plainLine(true))
+	return p.plainValue(p.plainLine(inFlow))
 }
 
 // flowKey reads a key within braces, and its colon. The colon after a quoted key needs no space, as in JSON.
@@ -525,7 +525,7 @@ func (p *parser) flowKey() string {
 		isColon = p.peek() == ':'
 	case '{', '[': // only a scalar can be a key
 	default:
-		key = p.plainKey(p.plainLine(true))
+		key = p.plainKey(p.plainLine(inFlow))
 		p.skipSpaces()
 		isColon = p.atKeyColon()
 	}
