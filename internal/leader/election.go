@@ -161,7 +161,7 @@ func (e *Election) Run(stop, resigned context.Context, won func()) {
 
 // acquire tries to acquire the lease until this replica holds it, and returns the first deadline of the term. isOurs is
 // false if stop has ended before.
-func (e *Election) acquire(stop context.Context) (deadline time.Time, isOurs bool) {
+func (e *Election) acquire(stop context.Context) (firstDeadline time.Time, isOurs bool) {
 	loggedHolder := ""
 	for {
 		deadline, err := e.tryAcquireOrRenew(stop)
@@ -215,6 +215,7 @@ func (e *Election) renew(term context.Context) {
 			return
 		}
 		deadline, err := e.tryAcquireOrRenew(term)
+		// Record an error, too: it is the reason for OnLost if the term ends at its deadline.
 		e.recordRenewal(deadline, err)
 		switch {
 		case err == nil:
@@ -228,7 +229,8 @@ func (e *Election) renew(term context.Context) {
 	}
 }
 
-// recordRenewal moves the term's deadline if a renewal has succeeded. A term that has ended meanwhile stays ended.
+// recordRenewal moves the term's deadline if a renewal has succeeded, and keeps the error if it has failed. A term that
+// has ended meanwhile stays ended.
 func (e *Election) recordRenewal(deadline time.Time, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -248,6 +250,7 @@ func (e *Election) endTermAtDeadline() {
 	if isRenewed {
 		return // recordRenewal moved the deadline and reset the timer while the timer fired.
 	}
+	// A renewal that is recorded after the Unlock comes too late: the term still ends.
 	e.loseTerm(fmt.Errorf("it could not be renewed for %v: %w", e.options.RenewDeadline, cause))
 }
 

@@ -37,7 +37,7 @@ const microTime = "2006-01-02T15:04:05.000000Z07:00"
 
 // tryAcquireOrRenew tries once to acquire or renew the lease, and returns the deadline of the term that this begins or
 // extends. The deadline counts from the time before the write was sent, because other replicas may count the lease's
-// duration as soon as the server has it.
+// duration as soon as the server has it. After an error, the deadline is meaningless.
 func (e *Election) tryAcquireOrRenew(ctx context.Context) (deadline time.Time, err error) {
 	sentAt, err := e.update(ctx, e.claim)
 	return sentAt.Add(e.options.RenewDeadline), err
@@ -143,6 +143,7 @@ func (e *Election) readLease(ctx context.Context) error {
 	}
 	if current.Spec != e.observed.Spec {
 		duration := time.Duration(current.Spec.LeaseDurationSeconds) * time.Second
+		// A Lease may have no duration. RetryPeriod is the minimum, so that its holder has time to renew it.
 		e.takeoverAt = time.Now().Add(max(e.options.RetryPeriod, duration))
 	}
 	e.observed = current
