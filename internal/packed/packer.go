@@ -29,8 +29,9 @@ type Packer struct {
 	keys   []string
 	buffer []byte // what Pack has written last
 
-	// The first object with certain labels, their owner, has the values in its text. The Packer shares them from the
-	// second object on. So an object whose labels are unique needs no labelSet of its own.
+	// The first object with certain values of labels is their owner, and has them in its text: the first picture in
+	// metadata.go. The Packer shares them from the second object on: the second picture. So an object whose labels are
+	// unique needs no labelSet of its own.
 	unshared *labelSet                     // for all objects that have the values in their text
 	owners   boundedMap[uint64, uint64]    // the hash of the values → the hash of their owner's name
 	hashSeed maphash.Seed                  // for owners
@@ -70,8 +71,8 @@ func (d Draft) Equals(m *Metadata) bool { return d.labels == m.labels && string(
 // Keep returns the Metadata in memory of its own.
 func (d Draft) Keep() Metadata { return Metadata{text: string(d.text), labels: d.labels} }
 
-// Pack packs the metadata of an object. It returns an error if a name or a label has a character that Kubernetes does
-// not allow there, or if the metadata is larger than maxSize.
+// Pack packs the metadata of an object. It returns an error if a name contains a slash, if a field contains a zero
+// byte, U+FFFD or bytes that are not UTF-8, or if the metadata is larger than maxSize.
 func (p *Packer) Pack(fields Fields) (Draft, error) {
 	p.buffer = appendNames(p.buffer[:0], fields)
 	namesEnd := len(p.buffer)
@@ -89,11 +90,13 @@ func (p *Packer) Pack(fields Fields) (Draft, error) {
 		return draft, nil
 	}
 	values := p.buffer[namesEnd+len(separator):]
-	draft.labels = p.share(values, draft.NamespacedName())
-	if draft.labels == nil {
-		draft.labels = p.unshared
-		draft.text = p.buffer
+	set, isShared := p.share(values, draft.NamespacedName())
+	if isShared {
+		draft.labels = set
+		return draft, nil
 	}
+	draft.labels = p.unshared
+	draft.text = p.buffer
 	return draft, nil
 }
 
@@ -134,12 +137,13 @@ func hasAny(labels []Label) bool {
 // maxSize is the largest size of an object's metadata in bytes. Real objects have a few hundred.
 const maxSize = 64 << 10
 
-var errBadCharacter = errors.New("a name or a label contains a character that Kubernetes does not allow there")
+var errBadCharacter = errors.New(
+	"a name contains a slash, or a field contains a zero byte, U+FFFD or bytes that are not UTF-8")
 
 // checkParts checks a text that was made of fields, and must have n parts.
 func checkParts(text []byte, n int, fields Fields) error {
 	if len(text) > maxSize {
-		return fmt.Errorf("names and labels have %d bytes, and may have %d", len(text), maxSize)
+		return fmt.Errorf("names and labels have %d bytes, the limit is %d", len(text), maxSize)
 	}
 	hasSeparatorWithin := bytes.Count(text, []byte(separator)) != n-1
 	hasSlashWithin := bytes.IndexByte(fields.Namespace, '/') >= 0 || bytes.IndexByte(fields.Name, '/') >= 0
@@ -151,21 +155,23 @@ func checkParts(text []byte, n int, fields Fields) error {
 	return nil
 }
 
-// share returns the labelSet that objects with these values share. It returns nil if the named object owns the values.
-func (p *Packer) share(values, name []byte) *labelSet {
+// share returns the labelSet that objects with these values share. isShared is false if the named object is the owner
+// of the values: then it has them in its text.
+func (p *Packer) share(values, name []byte) (set *labelSet, isShared bool) {
 	if known := p.shared[string(values)]; known != nil {
-		return known
+		return known, true
 	}
 	if p.owns(name, values) {
-		return nil
+		return nil, false
 	}
-	set := &labelSet{keys: p.keys, values: string(values)}
+	set = &labelSet{keys: p.keys, values: string(values)}
 	p.shared.add(set.values, set)
-	return set
+	return set, true
 }
 
 // owns reports whether the named object is the only one that had these values. The first object with them becomes their
-// owner. It compares hashes: a collision does no harm, because it only shares the values too early.
+// owner. It compares hashes: a collision does no harm, because it only shares the values too early
+// or too late.
 func (p *Packer) owns(name, values []byte) bool {
 	nameHash := maphash.Bytes(p.hashSeed, name)
 	valuesHash := maphash.Bytes(p.hashSeed, values)

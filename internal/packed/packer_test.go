@@ -201,7 +201,7 @@ func TestPackingAKnownObjectAllocatesNothing(t *testing.T) {
 }
 
 func TestTextThatNoObjectCanHaveIsRefused(t *testing.T) {
-	const badCharacter = "a character that Kubernetes does not allow there"
+	const badCharacter = "a name contains a slash, or a field contains a zero byte"
 	for _, row := range []struct {
 		name   string
 		change func(*Fields)
@@ -228,7 +228,7 @@ func TestTextThatNoObjectCanHaveIsRefused(t *testing.T) {
 		{
 			"a label that is too long",
 			func(f *Fields) { f.Labels[0].Value = long(maxSize - 11) },
-			"names and labels have 65537 bytes, and may have 65536",
+			"names and labels have 65537 bytes, the limit is 65536",
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
