@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Outage logs the failures of something that is retried again and again: a line when it begins to fail, one a minute
-// while it fails, and one when it works again. It logs all other failures at the debug level. It is safe for concurrent
-// use.
+// Outage logs the failures of something that is retried again and again: a line when it begins to fail, one each
+// pause (usually a minute) while it fails, and one when it works again. It logs all other failures at the debug level.
+// It is safe for concurrent use.
 //
 // The parts of an Outage fail and recover independently. An outage begins when the first part fails, and ends when no
 // part fails any more. There are two exceptions:
 //
-//   - A part that has failed for ten minutes while others worked is chronic. It still gets a line a minute, but an
+//   - A part that has failed for ten minutes while others worked is chronic. It still gets a line each pause, but an
 //     outage of the other parts begins and ends as if the chronic parts worked.
 //   - Something that fails and recovers again and again would get two lines each time. So only five outages are
 //     announced within five minutes. The next announcement has the number of those that were not.
@@ -153,7 +153,7 @@ func (o *Outage) logFailureLocked(level slog.Level, unannounced int) {
 		args = append(args, "failing", failing)
 	}
 	if unannounced > 0 {
-		args = append(args, "unsaid_outages", unannounced)
+		args = append(args, "unannounced_outages", unannounced)
 	}
 	args = append(args, newest.args...)
 	o.log.Log(context.Background(), level, newest.problem, args...)

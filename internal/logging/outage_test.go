@@ -109,13 +109,13 @@ func TestOutagesInARowAreLimited(t *testing.T) {
 		testkit.WantNumber(t, "lines in 310 seconds", len(lines), 2*2*maxAnnounced)
 		sixth := lines[2*maxAnnounced]
 		testkit.WantEqual(t, "the sixth announcement", sixth,
-			`level=WARN msg="cannot watch" kind=Pod unsaid_outages=295`)
+			`level=WARN msg="cannot watch" kind=Pod unannounced_outages=295`)
 
 		o.Failed("watch", "cannot watch", time.Minute)
 		<-time.After(5 * time.Minute)
 		o.Failed("watch", "cannot watch", time.Minute)
 		testkit.WantEqual(t, "the announcement of an outage that lasts", takeLines(log)[0],
-			`level=WARN msg="cannot watch" kind=Pod for=5m0s failed_tries=2 unsaid_outages=5`)
+			`level=WARN msg="cannot watch" kind=Pod for=5m0s failed_tries=2 unannounced_outages=5`)
 	})
 }
 
