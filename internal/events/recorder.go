@@ -220,7 +220,8 @@ func (r *Recorder) logFailure(ctx context.Context, ev event, failure *Failure) {
 		return
 	}
 	r.refusalLoggedAt = time.Now()
-	r.options.Log.Warn("cannot post an Event", "object", ev.about.Name, "reason", ev.reason, "err", failure)
+	r.options.Log.Warn("the server refused an Event, so it is dropped",
+		"object", ev.about.Name, "reason", ev.reason, "err", failure)
 }
 
 // post makes one try: it raises the count of the occurrence's Event, or creates the Event if the server has none.

@@ -209,7 +209,7 @@ func refusedEvent(t *testing.T, podcount Program) {
 		f.Inject(t, StatusFault(fakekube.Requests{If: isEvent}, 1, 422, "Invalid", nil))
 		p := podcount.Start(t, f, "-v", "0")
 		testkit.Pass(3 * time.Hour)
-		testkit.WantNumber(t, "reports of the refusal", p.Logged("cannot post an Event"), 1)
+		testkit.WantNumber(t, "reports of the refusal", p.Logged("the server refused an Event"), 1)
 		testkit.WantNumber(t, "reports of an outage", p.Logged("Events: "), 0)
 	})
 }
