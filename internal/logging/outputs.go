@@ -78,7 +78,7 @@ func (out *Outputs) Close(ctx context.Context) error {
 		lost += out.Stderr.Lost()
 	}
 	if lost > 0 {
-		return fmt.Errorf("-once: %d lines of its output were lost, because nobody read them", lost)
+		return fmt.Errorf("-once: %d lines of output were lost, because the reader was too slow or stopped", lost)
 	}
 	return nil
 }
