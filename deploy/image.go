@@ -65,8 +65,8 @@ func isTag(text string) bool {
 	return startsWithWord && consistsOf(text, alphanumerics+"_.-") && len(text) <= 128
 }
 
-// isHostPart reports whether the first part of a name is a host. It is one if it is localhost, or has a character that
-// a path cannot have.
+// isHostPart reports whether the first part of a name is a host. It is one if it is localhost, or a word with a dot, a
+// colon or a capital letter, none of which the first part of a path has.
 func isHostPart(first string) bool {
 	isLowerCase := first == strings.ToLower(first)
 	return strings.ContainsAny(first, ".:") || first == "localhost" || !isLowerCase
@@ -93,7 +93,7 @@ func checkHost(text string) error {
 	}
 	for label := range strings.SplitSeq(host, ".") {
 		if !consistsOf(label, alphanumerics+"-") || strings.Trim(label, "-") != label {
-			return fmt.Errorf("%q is not a host", host)
+			return fmt.Errorf("%q is not a host name or an IP address", host)
 		}
 	}
 	return nil

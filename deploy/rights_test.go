@@ -117,9 +117,9 @@ func TestRightThatIsNoRuleIsRefused(t *testing.T) {
 	}{
 		{"no resource", Right{Verbs: []string{"list"}}, "must have a resource and verbs"},
 		{"no verb", Right{Resource: "pods"}, "must have a resource and verbs"},
-		{"any resource", Right{Resource: "*", Verbs: []string{"list"}}, `names "*"`},
-		{"any verb", Right{Resource: "pods", Verbs: []string{"*"}}, `names "*"`},
-		{"two groups", Right{APIGroup: "a, b", Resource: "c", Verbs: []string{"list"}}, `names "a, b"`},
+		{"any resource", Right{Resource: "*", Verbs: []string{"list"}}, `"*" in a controller's Rights`},
+		{"any verb", Right{Resource: "pods", Verbs: []string{"*"}}, `"*" in a controller's Rights`},
+		{"two groups", Right{APIGroup: "a, b", Resource: "c", Verbs: []string{"list"}}, `"a, b" in a controller's Rights`},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -127,7 +127,7 @@ func TestRightThatIsNoRuleIsRefused(t *testing.T) {
 			s.Rights = []Right{row.right}
 			text, err := Manifest(s, "podcount")
 			testkit.WantEqual(t, "the manifest", text, "")
-			testkit.WantError(t, "Manifest", err, "-manifest: a controller's right ")
+			testkit.WantError(t, "Manifest", err, "-manifest: ")
 			testkit.WantError(t, "Manifest", err, row.want)
 		})
 	}
