@@ -102,7 +102,7 @@ func isDateTime(text string) bool {
 	return err == nil
 }
 
-// isDuration reports whether a text is a duration in Go's syntax, or contains one in words, such as "2 days".
+// isDuration reports whether a text is a Go duration, or contains a number with a unit, such as "2 days".
 func isDuration(text string) bool {
 	_, err := time.ParseDuration(text)
 	return err == nil || wordyDurationSyntax.MatchString(text)

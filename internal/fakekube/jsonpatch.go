@@ -32,7 +32,7 @@ type jsonPatching struct{ copied int }
 func applyJSONPatch(o Object, body []byte) (Object, error) {
 	var ops []jsonPatchOp
 	if err := json.Unmarshal(body, &ops); err != nil {
-		// The message contains a type of the real server.
+		// The real server's message names its own Go type, which is in package handlers.
 		return nil, badPatch{"error decoding patch: " + strings.ReplaceAll(err.Error(), "fakekube.", "handlers.")}
 	}
 	if len(ops) > maxPatchOps {

@@ -139,7 +139,7 @@ func firstToken(text string) (t token, length int, err error) {
 	return token{text: word}, len(word), nil
 }
 
-// fail reports a syntax error at the next token.
+// fail panics with a scriptProblem that names the column of the next token.
 func (p *scriptParser) fail(format string, args ...any) {
 	panic(scriptProblem{p.tokens[0].column, fmt.Sprintf(format, args...)})
 }

@@ -27,7 +27,7 @@ const (
 	accountPrefix   = "system:serviceaccount:"
 )
 
-// credential is the identity that a token proves.
+// credential is what a token stands for: a user, and until when.
 type credential struct {
 	user    User
 	account Key       // service account that owns the token; the zero Key for other users

@@ -13,7 +13,7 @@ import (
 	"os"
 )
 
-// proxyRefusal is the error for a proxy that refuses to connect to the server. The error of net/http would be only the
+// proxyRefusal is the error for a proxy that refuses to connect to the server. net/http would report only the
 // proxy's answer, such as "Forbidden", which looks like an error of the API server.
 type proxyRefusal struct {
 	proxy  string

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// CheckKey returns an error unless a label may have this key. A key is a name of 1 to 63 characters. A DNS name and a
-// slash may precede it.
+// CheckKey returns an error unless key is a valid label key: a name of 1 to 63 characters, optionally after a DNS name
+// and a slash.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
 func CheckKey(key string) error {
 	prefix, name, hasPrefix := strings.Cut(key, "/")

@@ -156,7 +156,7 @@ func (h *terminalHandler) formatChange(c *Change) string {
 	return h.colored(green, c.Verb) + "  " + Printable(c.Object) + "  " + Printable(c.String())
 }
 
-// levelWord returns the word for a level, followed by two blanks. It returns "" for INFO, the usual level.
+// levelWord returns the word for a level, followed by two spaces. It returns "" for INFO, the usual level.
 func (h *terminalHandler) levelWord(level slog.Level) string {
 	switch {
 	case level >= slog.LevelError:

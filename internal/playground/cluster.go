@@ -132,7 +132,8 @@ func (c *cluster) step() {
 	c.heartbeat.step()
 }
 
-// live is a step in the cluster's life, in which a pod sometimes comes or goes.
+// live does what is due: it changes the number of pods, deletes expired Events, and compacts the history. Then it does
+// one step.
 func (c *cluster) live() {
 	now := time.Now()
 	if now.Sub(c.grown) >= growth {

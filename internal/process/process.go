@@ -22,8 +22,8 @@ const (
 	// may take together. README.md shows the same number.
 	shutdownLimit = 26 * time.Second
 
-	// signalCopyWindow is how long after the first signal another one counts as its copy. GNU timeout, for example,
-	// signals its child, and then the child's process group.
+	// signalCopyWindow is the time after the first signal within which a further one counts as a copy of it. GNU timeout,
+	// for example, signals its child, and then the child's process group.
 	signalCopyWindow = time.Second
 
 	// lastLineTimeout is how long Exit waits for its line to be written.

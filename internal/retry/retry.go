@@ -24,8 +24,8 @@ func Backoff(n int, base, limit time.Duration) time.Duration {
 	return wait + rand.N(wait)
 }
 
-// Sleep waits for d, or until ctx ends. It returns the error of ctx, which is nil unless ctx has ended. That is so even
-// if d is 0 or less, and there is no wait.
+// Sleep waits for d, or until ctx ends. It returns the error of ctx, which is nil unless ctx has ended.
+// If d is 0 or less, Sleep does not wait, but still returns the error of ctx.
 func Sleep(ctx context.Context, d time.Duration) error {
 	if d > 0 {
 		select {

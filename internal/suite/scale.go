@@ -140,7 +140,7 @@ func (h *hour) wantEvery(what, query string, least, most time.Duration) int {
 	return len(requests)
 }
 
-// wantAtStart demands n requests in the first two seconds, and none later.
+// wantAtStart checks that there are n requests in the first two seconds, and none later.
 func (h *hour) wantAtStart(what string, n int) {
 	h.Helper()
 	requests := h.take(what)
@@ -150,7 +150,7 @@ func (h *hour) wantAtStart(what string, n int) {
 	}
 }
 
-// wantListsAndWatches demands that a resource is listed at the start and an hour later, and watched without a gap.
+// wantListsAndWatches checks that a resource is listed at the start and after an hour, and watched without gaps.
 func (h *hour) wantListsAndWatches(resource, path string) {
 	h.Helper()
 	requests := h.take("GET " + path)
