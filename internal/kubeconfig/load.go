@@ -113,10 +113,12 @@ func (a *access) replaceServer(address string) {
 // find is the first half of Load: it finds the cluster and the user, and reads what the kubeconfig says about them.
 func (a *access) find(ctx context.Context, o Options) error {
 	if o.Kubeconfig != "" {
-		return a.readKubeconfigs(ctx, []string{o.Kubeconfig}, o.Context)
+		err := a.readKubeconfigs(ctx, []string{o.Kubeconfig}, o.Context)
+		return nameOption(a.names.Kubeconfig, err)
 	}
 	if list := o.Getenv("KUBECONFIG"); list != "" {
-		return a.readKubeconfigs(ctx, filepath.SplitList(list), o.Context)
+		err := a.readKubeconfigs(ctx, filepath.SplitList(list), o.Context)
+		return nameOption("KUBECONFIG", err)
 	}
 
 	// If a file system does not answer in time, the file may exist. So do not look elsewhere.
@@ -141,6 +143,16 @@ func (a *access) find(ctx context.Context, o Options) error {
 	}
 	return fmt.Errorf("no cluster found: give %s or %s, or set KUBECONFIG (service account: %w; home directory: %w)",
 		a.names.Kubeconfig, a.names.Master, accountErr, homeErr)
+}
+
+// nameOption replaces the system call in the error for a file that cannot be read by the option that names the file. It
+// returns other errors unchanged.
+func nameOption(option string, err error) error {
+	var fileErr *os.PathError
+	if !errors.As(err, &fileErr) {
+		return err
+	}
+	return fmt.Errorf("%s %s: %w", option, fileErr.Path, fileErr.Err)
 }
 
 // findServiceAccount finds the service account of this pod. The error says why there is none.

@@ -169,7 +169,8 @@ func TestMissingClusterIsAnErrorWithAReason(t *testing.T) {
 		{"a context in a pod", account, Options{Context: "x"}, inPod, "-context x: there is no kubeconfig"},
 		{"a context and -master", nil, Options{Context: "y", Master: "https://h"}, nil, "-context y: there is no kubeconfig"},
 		{"an unsupported scheme", config, Options{Kubeconfig: "config", Master: "ftp://h"}, nil, "-master, "},
-		{"missing kubeconfigs", nil, Options{}, missing, "/nope/a: no such file"},
+		{"a missing kubeconfig", nil, Options{Kubeconfig: "/nope/a"}, nil, "-kubeconfig /nope/a: no such file"},
+		{"missing kubeconfigs", nil, Options{}, missing, "KUBECONFIG /nope/a: no such file"},
 		{"a pod without a token", nil, Options{}, inPod, "account/token: no such file"},
 		{"nothing", nil, Options{}, nil, "give -kubeconfig or -master"},
 	} {

@@ -36,7 +36,7 @@ func wantWrongUsage(t *testing.T, err error, want string) {
 
 func unusableKubeconfig(t *testing.T, podcount Program) {
 	for _, row := range []struct{ arg, want string }{
-		{"-kubeconfig=/does/not/exist", "/does/not/exist: no such file"},
+		{"-kubeconfig=/does/not/exist", "-kubeconfig /does/not/exist: no such file"},
 		{"-master=ftp://x", "-master: the server's address (ftp://x) must be"},
 	} {
 		t.Run(row.arg, func(t *testing.T) {
