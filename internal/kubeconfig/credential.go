@@ -177,11 +177,11 @@ func (a *access) nextDue() time.Time {
 	next := time.Now().Add(24 * time.Hour) // if nothing expires earlier
 	for _, p := range a.parts() {
 		if p.file != "" {
-			next = earlier(next, p.dueAt())
+			next = earlier(next, p.rereadAt())
 		}
 	}
 	if a.exec != nil {
-		if due, expires := a.exec.dueAt(); expires {
+		if due, expires := a.exec.rerunAt(); expires {
 			next = earlier(next, due)
 		}
 	}

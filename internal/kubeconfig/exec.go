@@ -78,7 +78,7 @@ func (s *execStatus) isGood() bool {
 // has expired, or if the server has refused it. Two runs are at least minExecInterval apart. If a run fails, newest
 // returns both the error and the previous result, which may still be good.
 func (e *execPlugin) newest(ctx context.Context, wasRefused bool) (*execStatus, error) {
-	due, expires := e.dueAt()
+	due, expires := e.rerunAt()
 	isDue := expires && !time.Now().Before(due)
 	mayRunAgain := time.Since(e.ranAt) >= minExecInterval
 	mustReplace := wasRefused && mayRunAgain
@@ -93,8 +93,8 @@ func (e *execPlugin) newest(ctx context.Context, wasRefused bool) (*execStatus, 
 	return &e.result, e.err
 }
 
-// dueAt returns when to run the program next. expires is false if its result never expires.
-func (e *execPlugin) dueAt() (due time.Time, expires bool) {
+// rerunAt returns when to run the program next. expires is false if its result never expires.
+func (e *execPlugin) rerunAt() (due time.Time, expires bool) {
 	pauseEnd := e.ranAt.Add(minExecInterval)
 	expiration := e.result.ExpirationTimestamp
 	switch {

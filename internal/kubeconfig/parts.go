@@ -36,9 +36,9 @@ func (p *part) isGiven() bool { return p.file != "" || len(p.data) > 0 }
 
 func (p *part) String() string { return strings.TrimSpace(p.field + " " + p.file) }
 
-// dueAt returns when to look at the file again. A hanging reading is due at any time, because it costs nothing to see
+// rereadAt returns when to look at the file again. A hanging reading is due at any time, because it costs nothing to see
 // whether it is done.
-func (p *part) dueAt() time.Time {
+func (p *part) rereadAt() time.Time {
 	if p.isHanging {
 		return p.readAt
 	}
@@ -53,7 +53,7 @@ func (p *part) startReading(isForced bool) {
 		p.reading = nil // it may have read the content that the server has refused
 		p.isHanging = false
 	}
-	isDue := isForced || !time.Now().Before(p.dueAt())
+	isDue := isForced || !time.Now().Before(p.rereadAt())
 	if p.file == "" || p.reading != nil || !isDue {
 		return
 	}
