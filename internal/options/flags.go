@@ -80,8 +80,8 @@ func (c *commandLine) defineReading() {
 
 	c.beginSection("What is counted")
 	c.stringFlag(&c.controllerList, "controllers", "LIST",
-		"run these controllers: names, joined by commas; * stands for all that are on by default, "+
-			"-NAME leaves one out; help lists them")
+		"run these controllers: names, joined by commas; * is every one that is on by default, "+
+			"-NAME removes one; `-controllers help` lists them")
 	c.stringFlag(&c.Namespace, "namespace", "NAME",
 		"read only the pods and Counts of this namespace (default: all namespaces)")
 	c.stringFlag(&c.PodSelector, "pod-selector", "SELECTOR",
@@ -96,7 +96,7 @@ func (c *commandLine) defineWriting() {
 	c.stringFlag(&c.TotalLabel, "total-label", "KEY",
 		"write the number of all pods to this label")
 	c.customFlag(&c.TotalNodes, "total-nodes", "SELECTOR",
-		"write it to these nodes: k, !k, k=v, k!=v, k in (a,b), k notin (a,b), k>1, k<1, joined by commas; "+
+		"write the number of all pods to these nodes: k, !k, k=v, k!=v, k in (a,b), k notin (a,b), k>1, k<1, joined by commas; "+
 			"'' is every node (default: nodes with the label node-role.kubernetes.io/control-plane "+
 			"or node-role.kubernetes.io/master)")
 	c.stringFlag(&c.NodeLabel, "node-label", "KEY",
@@ -104,7 +104,8 @@ func (c *commandLine) defineWriting() {
 	c.customFlag((*onOff)(&c.PodEvents), "pod-events", "on|off",
 		"post an Event on each new pod: one more write per pod")
 	c.durationFlag(&c.Interval, "interval", "DURATION",
-		"check every node at this interval, and write to each at most once per interval")
+		"check every node at this interval, and write to each at most once per interval "+
+			"(a Count at most once a second)")
 	c.floatFlag(&c.QPS, "qps", "N",
 		"send at most N patches of nodes or Counts a second, per controller")
 	c.intFlag(&c.Burst, "burst", "N",
@@ -197,13 +198,11 @@ func (c *commandLine) stringFlag(target *string, name, argument, about string) {
 }
 
 func (c *commandLine) intFlag(target *int, name, argument, about string) {
-	c.flags.IntVar(target, name, *target, about)
-	c.addToHelpWithDefault(name, argument, about)
+	c.customFlag((*wholeNumber)(target), name, argument, about)
 }
 
 func (c *commandLine) floatFlag(target *float64, name, argument, about string) {
-	c.flags.Float64Var(target, name, *target, about)
-	c.addToHelpWithDefault(name, argument, about)
+	c.customFlag((*number)(target), name, argument, about)
 }
 
 func (c *commandLine) durationFlag(target *time.Duration, name, argument, about string) {

@@ -3,6 +3,7 @@ package options
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -23,6 +24,42 @@ func (d *duration) Set(text string) error {
 	}
 	*d = duration(parsed)
 	return nil
+}
+
+// wholeNumber is the value of a flag. Unlike flag.IntVar, its errors explain what to write.
+type wholeNumber int
+
+func (n *wholeNumber) String() string { return strconv.Itoa(int(*n)) }
+
+func (n *wholeNumber) Set(text string) error {
+	parsed, err := strconv.ParseInt(text, 0, strconv.IntSize)
+	if err != nil {
+		return numberError(err, "a whole number")
+	}
+	*n = wholeNumber(parsed)
+	return nil
+}
+
+// number is the value of a flag. Unlike flag.Float64Var, its errors explain what to write.
+type number float64
+
+func (n *number) String() string { return strconv.FormatFloat(float64(*n), 'g', -1, 64) }
+
+func (n *number) Set(text string) error {
+	parsed, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return numberError(err, "a number")
+	}
+	*n = number(parsed)
+	return nil
+}
+
+// numberError returns the error for a text that package strconv does not accept. want is what the text must be.
+func numberError(err error, want string) error {
+	if errors.Is(err, strconv.ErrRange) {
+		return errors.New("the number is out of range")
+	}
+	return errors.New("must be " + want)
 }
 
 // onOff is the value of a flag that is on or off.
