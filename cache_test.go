@@ -669,7 +669,7 @@ func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 		after = "items: item 1, which follows n/a: after byte 118: "
 	)
 	for _, row := range []struct{ text, want string }{
-		{``, "EOF"},
+		{``, "the answer is empty"},
 		{`[]`, "begins with ["},
 		{`{"items":[` + item + `]}`, "no metadata.resourceVersion"},
 		{`{"metadata":{"resourceVersion":"5"}}`, "no items"},
