@@ -616,6 +616,7 @@ func (r *Reflector[T]) handleEvent(event WatchEvent[T]) {
 		r.log.Debug(message, "rv", version, "stale", isStale)
 	}
 	if isStale {
+		r.recordContact()
 		return
 	}
 	r.resumeFrom(version)
@@ -803,6 +804,14 @@ func (r *Reflector[T]) publish(changes ...Delta[T]) {
 			handle(change)
 		}
 	}
+}
+
+// recordContact records that the server has just sent an event. If nothing changes in the cluster, the server sends
+// bookmarks of the version that resumeVersion has already.
+func (r *Reflector[T]) recordContact() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lastContact = time.Now()
 }
 
 // resumeFrom makes the next watch begin after this version, which the server has just sent.

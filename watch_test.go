@@ -1336,6 +1336,14 @@ func bookmarkAt(version string) watchFrame {
 	return watchFrame{"BOOKMARK", fakekube.Object{"metadata": fakekube.Object{"resourceVersion": version}}}
 }
 
+func TestBookmarkWithoutANewVersionIsAContact(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r := reflectPods(t, f)
+		testkit.Pass(time.Hour)
+		testkit.WantBetween(t, "seconds since the last contact", r.State().SecondsSinceHeard, 0, 125)
+	})
+}
+
 func TestKindWithoutAMetricCanBePatched(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPod("default", "p", "")
