@@ -132,6 +132,7 @@ func (s *Store[T]) hasNewerLocked(obj T) bool {
 	}
 	version := obj.meta().ResourceVersion()
 	knownVersion := known.meta().ResourceVersion()
+	// It does not ask whether knownVersion is newer: an event must not be lost if its version is not a number.
 	return version != knownVersion && !isNewerVersion(version, knownVersion)
 }
 
@@ -255,7 +256,7 @@ func (l *Listing[T]) Commit() (changes []Delta[T]) {
 	s := l.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// isFirst also requires an empty store, so that no object in it is lost without a Delta.
+	// The store may hold objects before its first list, if Apply was called. Then the objects that go need a Delta.
 	isFirst := !s.hasList && len(s.items) == 0
 	s.hasList = true
 	if isFirst {
@@ -308,7 +309,7 @@ type CountIndex[T Object[T], K comparable] struct {
 	counts map[K]int
 }
 
-// CountBy adds a CountIndex to a store. It does not count objects whose key is the zero value of K. keyOf must always
+// CountBy adds a CountIndex to a store. It leaves out objects whose key is the zero value of K. keyOf must always
 // return the same key for the same object.
 func CountBy[T Object[T], K comparable](s *Store[T], keyOf func(T) K) *CountIndex[T, K] {
 	ix := &CountIndex[T, K]{keyOf: keyOf, mu: &s.mu, counts: map[K]int{}}

@@ -674,7 +674,7 @@ func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 		{`{"items":[` + item + `]}`, "no metadata.resourceVersion"},
 		{`{"metadata":{"resourceVersion":"5"}}`, "no items"},
 		{begin + `{}}`, "items: this should be a JSON array"},
-		{begin + `[` + item, "items: EOF"},
+		{begin + `[` + item, "items: unexpected EOF"},
 		{begin + `[` + item + `,{"met`, after + "unexpected EOF"},
 		{begin + `[` + item + `,7]}`, after + "json: cannot unmarshal number"},
 		{begin + `[` + item + `,{}]}`, `items: item 1: Pod "" has no metadata.name`},

@@ -20,6 +20,7 @@
 //
 //	startCaches → Reflector.Run → publish → the function given to Watch → Queue.Add
 //	startControllers → runController → runWorker → Reconcile
+//	                                 → Resync → Queue.Add
 //
 // This file contains, in this order:
 //   - the list of controllers, and main and run, which start podcount;
@@ -102,8 +103,8 @@ func main() {
 }
 
 // run is the whole program except for signals and exit codes. It returns nil if podcount was stopped by the end of ctx,
-// or has nothing left to do. It returns an options.UsageError if it was called wrongly. dial replaces the network in
-// tests, and is nil otherwise.
+// or has nothing left to do. But with -once, it returns an error if it was stopped before all was done. It returns an
+// options.UsageError if it was called wrongly. dial replaces the network in tests, and is nil otherwise.
 func run(
 	ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer, dial kube.Dialer,
 ) error {
@@ -137,8 +138,12 @@ func connectAndRun(
 		Getenv:     getenv,
 		Log:        out.Log,
 	})
-	if err != nil && ctx.Err() != nil {
-		return nil // ctx ended while Load waited for a file
+	wasStopped := err != nil && ctx.Err() != nil // while Load waited for a file
+	if wasStopped && o.Once {
+		return stoppedEarly(o)
+	}
+	if wasStopped {
+		return nil
 	}
 	if err != nil {
 		return options.UsageError{Err: err}
@@ -163,6 +168,11 @@ func connectAndRun(
 		defer server.Close()
 	}
 	return m.run()
+}
+
+// stoppedEarly is the error of -once if podcount is stopped before all was done.
+func stoppedEarly(o *options.Options) error {
+	return fmt.Errorf("%s: stopped before all was done", o.OnceFlag())
 }
 
 // parseFlags reads the flags: see options.Parse.
@@ -247,15 +257,15 @@ type Controller struct {
 	// of them, and sets Reconcile and, if needed, the other functions below.
 	Setup func(m *manager, c *Controller)
 
-	// Reconcile makes one object what it should be. Workers call it at the same time, but never with the same key. If
-	// it fails, it is called again after a backoff. ctx ends when the shutdown can wait no longer.
+	// Reconcile makes one object what it should be. Several workers may call it at once, but never with the same key.
+	// If it fails, it is called again after a backoff. ctx ends when the shutdown can wait no longer.
 	Reconcile func(ctx context.Context, key Key) (Result, error)
 
 	// Resync returns the keys to reconcile at the start, and again at each interval.
 	Resync func() []Key
 
-	// IsUrgent reports whether a key goes before all keys that are not urgent. The queue calls it, so it must be quick,
-	// and must not call the queue.
+	// IsUrgent reports whether a key goes before those that are not urgent: see maxUrgentInARow. The queue calls it, so
+	// it must be quick, and must not call the queue.
 	IsUrgent func(Key) bool
 
 	// Totals returns the numbers for the last line of -once and -dry-run.
@@ -288,8 +298,8 @@ type Totals struct {
 }
 
 // Watch makes a controller watch a cache. keysOf returns the keys that a change concerns. Several goroutines call it at
-// once: first with every object that is there when the controller begins, and then with every change. If it panics, it
-// is called again later with the same change.
+// once, with every object that is there when the controller begins and, from that moment on, with every change. With
+// -once, changes of objects are left to the next run. If keysOf panics, it is called again later with the same change.
 func Watch[T Object[T]](c *Controller, r *Reflector[T], keysOf func(Delta[T]) []Key) {
 	s := &subscription[T]{controller: c, cache: r, keysOf: keysOf}
 	s.failed = backlog.New(c.life.Stop, backlog.Options[Key, Delta[T]]{
@@ -423,8 +433,8 @@ func (c *Controller) recordWrite(key Key) {
 	}
 }
 
-// waitForTurn waits until -qps allows a write of an object. It returns false if the object must not be written now: it
-// cools down, and coolDown has scheduled its key, or podcount stops, and leaves the write to the next process.
+// waitForTurn waits until -qps allows a write of an object. It returns false in two cases: the object cools down after
+// a write, and coolDown decides whether it is reconciled again; or podcount stops, and the next process writes.
 func (c *Controller) waitForTurn(m *Meta) bool {
 	_, isCoolingDown := c.coolingDown.Load(m.UID())
 	if isCoolingDown {
@@ -482,8 +492,8 @@ type podCountController struct {
 	pods       *Reflector[*Pod]
 	podsByNode *CountIndex[*Pod, string]
 
-	stripped    retry.Pauses[labelOnNode] // the labels that the server has dropped
-	dryRunTexts sync.Map                  // by key of a node: what a dry run has logged last
+	strippedPauses retry.Pauses[labelOnNode] // of the labels that the server has dropped
+	dryRunTexts    sync.Map                  // by key of a node: what a dry run has logged last
 
 	wrongNodesAddedAt time.Time   // only addWrongNodes uses it, and no two workers have totalKey at once
 	hasWarned         atomic.Bool // warnOfNoNode has logged its warning
@@ -731,14 +741,14 @@ func (p *podCountController) findFixes(node *Node) labelFixes {
 func (p *podCountController) withoutPaused(node *Node, fixes labelFixes) labelFixes {
 	due := maps.Clone(fixes)
 	maps.DeleteFunc(due, func(label string, _ labelValue) bool {
-		return p.stripped.Left(labelOnNode{node.Key(), node.UID(), label}) > 0
+		return p.strippedPauses.Left(labelOnNode{node.Key(), node.UID(), label}) > 0
 	})
 	return due
 }
 
 // forget drops all that is known about a node that is gone.
 func (p *podCountController) forget(key Key) {
-	p.stripped.EndAll(func(label labelOnNode) bool { return label.node == key })
+	p.strippedPauses.EndAll(func(label labelOnNode) bool { return label.node == key })
 	p.dryRunTexts.Delete(key)
 }
 
@@ -815,7 +825,7 @@ type labelOnNode struct {
 // pause pauses the writes of a label that the server has dropped. It logs the first such label, and then no other until
 // all pauses have ended.
 func (p *podCountController) pause(label labelOnNode, err error) {
-	isFirst := p.stripped.Begin(label, strippedPause)
+	isFirst := p.strippedPauses.Begin(label, strippedPause)
 	if isFirst {
 		p.log.Warn("the server drops labels that podcount writes, so they are retried rarely",
 			"first", label.node, "label", label.label, "pause", strippedPause, "err", err)
@@ -825,9 +835,9 @@ func (p *podCountController) pause(label labelOnNode, err error) {
 
 // endPause ends the pause of a label, because the node has it. It logs the end of the last pause.
 func (p *podCountController) endPause(label labelOnNode) {
-	wasLast := p.stripped.End(label)
+	wasLast := p.strippedPauses.End(label)
 	if wasLast {
-		p.log.Info("the server keeps labels again", "last", label.node, "label", label.label)
+		p.log.Info("the server no longer drops the labels that podcount writes", "last", label.node, "label", label.label)
 	}
 }
 
@@ -896,9 +906,9 @@ type countController struct {
 	pods        *Reflector[*Pod]
 	podsByApp   []*CountIndex[*Pod, Key] // one for each of appLabels
 
-	stripped    retry.GroupPauses[Key, *Installation] // the statuses that the server has dropped
-	reports     sync.Map                              // by key of a Count: the countReport that was posted last
-	dryRunTexts sync.Map                              // by key of a Count: what a dry run has logged last
+	strippedPauses retry.GroupPauses[Key, *Installation] // of the statuses that the server has dropped
+	reports        sync.Map                              // by key of a Count: the countReport that was posted last
+	dryRunTexts    sync.Map                              // by key of a Count: what a dry run has logged last
 }
 
 // appLabels are the labels that can name the app of a pod.
@@ -1020,7 +1030,7 @@ func (c *countController) plan(key Key) countPlan {
 		installed: installed,
 		status:    comparableStatus(installed, status),
 		isWrong:   comparableStatus(installed, status) != comparableStatus(installed, count.Status),
-		pause:     c.stripped.Left(key, installed),
+		pause:     c.strippedPauses.Left(key, installed),
 	}
 }
 
@@ -1064,8 +1074,8 @@ func (c *countController) reconcile(ctx context.Context, key Key) (Result, error
 		c.forget(key)
 		return Result{}, nil
 	}
-	// Store the previous report before the write. If the answer to the write is lost, the next try finds the new
-	// status, and must still report it.
+	// Store the previous report before the write. If the answer to the write is lost, the next try finds the new status
+	// in the cache. It would take it for the previous one, and post nothing.
 	previous := c.previousReport(plan)
 	c.reports.Store(key, previous)
 	err := c.correct(ctx, plan)
@@ -1083,7 +1093,7 @@ func (c *countController) reconcile(ctx context.Context, key Key) (Result, error
 // forget drops all that is known about a Count that is gone.
 func (c *countController) forget(key Key) {
 	c.dryRunTexts.Delete(key)
-	c.stripped.End(key)
+	c.strippedPauses.End(key)
 	_, isKnown := c.reports.LoadAndDelete(key)
 	if isKnown {
 		c.log.Info("a Count is gone", "count", key)
@@ -1179,11 +1189,11 @@ func statusText(status countStatus) string {
 	return string(status.Count) + " unhealthy"
 }
 
-// pause pauses the writes of a status that the server has dropped. If its installation has not kept any status, all
-// Counts are paused, because then their schema is the cause. pause logs the first such status, and then no other until
-// all pauses have ended.
+// pause pauses the writes of a status that the server has dropped. If its installation is not known to keep statuses,
+// all Counts are paused, because then their schema is probably the cause. pause logs the first such status, and then no
+// other until all pauses have ended.
 func (c *countController) pause(key Key, installed *Installation, err error) {
-	isFirst := c.stripped.Refused(key, installed, strippedPause)
+	isFirst := c.strippedPauses.Refused(key, installed, strippedPause)
 	if isFirst {
 		c.log.Warn("the server drops statuses that podcount writes, so they are retried rarely; "+
 			"does the schema match deploy/count-crd.yaml?",
@@ -1197,12 +1207,12 @@ func (c *countController) endPause(count *Count, installed *Installation) {
 	// A status on the server shows that this installation keeps statuses.
 	hasStatus := count.Status.Count != ""
 	if hasStatus {
-		c.stripped.Accepted(installed)
+		c.strippedPauses.Accepted(installed)
 	}
 	key := count.Key()
-	wasLast := c.stripped.End(key)
+	wasLast := c.strippedPauses.End(key)
 	if wasLast {
-		c.log.Info("the server keeps statuses again", "last", key)
+		c.log.Info("the server no longer drops the statuses that podcount writes", "last", key)
 	}
 }
 
@@ -1215,7 +1225,7 @@ type countReport struct {
 	message    string
 }
 
-// reportOf returns what Events say about a Count with this status.
+// reportOf returns what Events say about a Count with this status. Without a status, that is a mismatch.
 func reportOf(count *Count, status countStatus) countReport {
 	report := countReport{
 		uid:        count.UID(),
@@ -1251,8 +1261,8 @@ func (c *countController) previousReport(plan countPlan) countReport {
 	return previous
 }
 
-// isStatusOfSpec reports whether a status was computed for the present spec of a Count. If the status has no
-// observedGeneration, that is so if healthy is what the spec makes of the number of pods.
+// isStatusOfSpec reports whether a status was computed for the present spec of a Count. Without observedGeneration, it
+// checks whether healthy agrees with the status's count and the spec's.
 func isStatusOfSpec(status countStatus, count *Count) bool {
 	if count.Invalid != "" {
 		return false // rightStatus keeps the status of an earlier spec.
@@ -1450,7 +1460,7 @@ const (
 )
 
 // run runs everything until podcount stops, and then shuts it down. It returns the error that made podcount stop. The
-// error is nil if podcount was asked to stop, or if -once is done.
+// error is nil if podcount was asked to stop, unless that came too early for -once, or if -once is done.
 func (m *manager) run() error {
 	life := m.life
 	if m.election != nil {
@@ -1527,7 +1537,7 @@ func (m *manager) runControllers() {
 	case <-m.life.Stop.Done():
 		m.summarize()
 		if m.options.Once && !m.isAllDone() {
-			m.cutShort = fmt.Errorf("%s: stopped before all was done", m.options.OnceFlag())
+			m.cutShort = stoppedEarly(m.options)
 		}
 	}
 	m.life.StopWith(nil)
@@ -1537,15 +1547,17 @@ func (m *manager) runControllers() {
 	}
 }
 
-// maxStartPause is the longest pause between the starts of two controllers. Without pauses, all of them would send
-// their first writes at the same time.
+// maxStartPause is the longest pause between the starts of two controllers. The shortest is half of it. Without pauses,
+// all of them would send their first writes at the same time.
 const maxStartPause = 100 * time.Millisecond
 
 // startControllers starts the controllers one after the other. The channel is closed when all of them have ended.
 func (m *manager) startControllers() (ended <-chan struct{}) {
 	var all sync.WaitGroup
-	for i, c := range m.active {
-		pause := time.Duration(i) * (maxStartPause/2 + rand.N(maxStartPause/2))
+	var nextStart time.Duration // from now
+	for _, c := range m.active {
+		pause := nextStart
+		nextStart += maxStartPause/2 + rand.N(maxStartPause/2)
 		all.Add(1)
 		m.running.Go("controller "+c.Name, func() {
 			defer all.Done()
@@ -1717,7 +1729,7 @@ func (m *manager) isAllDone() bool {
 	return true
 }
 
-// endOnce ends -once. If objects are still wrong, -once fails with an error that names them.
+// endOnce logs the outcome of -once. If objects are still wrong, it ends -once with an error that names them.
 func (m *manager) endOnce(after string) {
 	m.summarize()
 	var left []string

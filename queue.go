@@ -54,7 +54,8 @@ type QueueOptions[K comparable] struct {
 	MaxBackoff time.Duration
 
 	// IsUrgent reports whether a key goes before the ordinary ones. The queue calls it when the key becomes ready, and
-	// when the key is added again while it is ready. It must return at once, and must not call the queue's methods.
+	// after each change of it while it is ready and not yet urgent. It must return at once, and must not call the
+	// queue's methods.
 	// If it is nil, no key is urgent.
 	IsUrgent func(K) bool
 
@@ -183,8 +184,7 @@ func (q *Queue[K]) SetGauges() {
 }
 
 // Stuck describes what has made no progress for longer than limit: a worker that still has its key, or ready keys that
-// no worker takes.
-// It returns "" if nothing is stuck.
+// no worker takes. It returns "" if nothing is stuck.
 func (q *Queue[K]) Stuck(limit time.Duration) (problem string) {
 	q.do(func() {
 		problem = q.describeStuckWorker(limit)
@@ -268,8 +268,8 @@ func (q *Queue[K]) do(op func()) {
 	}
 }
 
-// update applies a change to each of the keys, and then settles it. step names the change in the log. The owner itself
-// must not call it.
+// update applies a change to each of the keys, and then moves the key to its stage: see settle. step names the change in
+// the log. The owner itself must not call it.
 func (q *Queue[K]) update(step string, change func(*queueItem[K]), keys ...K) {
 	if len(keys) == 0 {
 		return
@@ -298,8 +298,8 @@ func (q *Queue[K]) backOff(item *queueItem[K], retryAfter time.Duration) {
 	q.options.Metrics.Count("workqueue_retries_total", q.options.Name)
 }
 
-// settleAt settles the key at a later time. The timer is never stopped. If nothing is due when it fires, settle changes
-// nothing, and forgets a key that the queue no longer knew.
+// settleAt settles the key at a later time. The timer is never stopped. If nothing is due when it fires, nothing
+// changes: update makes an item for a key that is not in items, and settle deletes it at once.
 func (q *Queue[K]) settleAt(key K, at time.Time) {
 	noChange := func(*queueItem[K]) {}
 	time.AfterFunc(time.Until(at), func() { q.update("wake", noChange, key) })
@@ -409,7 +409,7 @@ func (q *Queue[K]) describeStuckLine(limit time.Duration) string {
 	if stuckFor <= limit {
 		return ""
 	}
-	return fmt.Sprintf("no worker has taken a key for %v (ready: %d)", stuckFor.Round(time.Second), q.countReady())
+	return fmt.Sprintf("no worker has taken a key for %v (%d ready)", stuckFor.Round(time.Second), q.countReady())
 }
 
 // logStep logs a key's state after a step.

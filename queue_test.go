@@ -383,7 +383,7 @@ func TestStuckReportsKeysThatNoWorkerTakes(t *testing.T) {
 		testkit.Pass(time.Minute)
 		wantStuck(t, "after a minute", q, "")
 		testkit.Pass(time.Second)
-		wantStuck(t, "after a minute and a second", q, "no worker has taken a key for 1m1s (ready: 3)")
+		wantStuck(t, "after a minute and a second", q, "no worker has taken a key for 1m1s (3 ready)")
 		wantReady(t, q, "a") // The line moves, so the other keys may wait for their turn.
 		done(q, "a")
 		wantStuck(t, "after a worker took a key", q, "")
@@ -397,7 +397,7 @@ func TestStuckLooksAtBothLines(t *testing.T) {
 				q := vowelsFirst(t, nil)
 				q.Add(key)
 				testkit.Pass(time.Minute + time.Second)
-				wantStuck(t, "after a minute and a second", q, "no worker has taken a key for 1m1s (ready: 1)")
+				wantStuck(t, "after a minute and a second", q, "no worker has taken a key for 1m1s (1 ready)")
 			})
 		})
 	}

@@ -61,7 +61,7 @@ const (
 	// pageLimit is the number of objects in a page. Lists come in pages only after whole lists have failed.
 	pageLimit = 2000
 
-	// shortWatch is how long a watch must last, unless it brings events, to count as working.
+	// shortWatch is how long a watch must last, unless it moves resumeVersion, to count as working.
 	shortWatch = time.Second
 
 	// relistRetry is the least time from a failed hourly list to the next one. The longest is twice that.
@@ -390,7 +390,7 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 	start := time.Now()
 	isFirst := !background.IsClosed(r.synced)
 	listing := r.BeginList()
-	meta, err := r.readPages(ctx, listing)
+	meta, err := r.readList(ctx, listing)
 	if err != nil {
 		r.planAfterFailedList(listing, err)
 		return err // Without Commit, the listing is dropped, and the store does not change.
@@ -423,15 +423,15 @@ func (r *Reflector[T]) planAfterFailedList(listing *Listing[T], err error) {
 	// complete list in between, lists come in pages.
 	code := kube.StatusOf(err).Code
 	brokeOff := listing.count > 0 || errors.Is(err, kube.ErrSilent)
-	wasGivenUp := code == http.StatusInternalServerError || code == http.StatusGatewayTimeout
-	if brokeOff || wasGivenUp {
+	serverGaveUp := code == http.StatusInternalServerError || code == http.StatusGatewayTimeout
+	if brokeOff || serverGaveUp {
 		r.brokenLists++
 	}
 	if r.brokenLists >= 2 {
 		r.usesPages = true
 	}
 	if !isRefusal(err) {
-		r.suspectsRestore = true
+		r.suspectsRestore = true // The server may have been away, and only then can etcd have been restored.
 	}
 	// If the hourly relist failed, watch again before the next try, because events are more urgent. Any other relist
 	// stays due, because resumeVersion is "".
@@ -443,9 +443,9 @@ func isRefusal(err error) bool {
 	return kube.StatusOf(err).Code/100 == 4
 }
 
-// readPages reads a list into listing. It requests all objects at once, which costs both sides half as much as pages.
+// readList reads a list into listing. It requests all objects at once, which costs both sides half as much as pages.
 // It requests pages only if usesPages is set.
-func (r *Reflector[T]) readPages(ctx context.Context, listing *Listing[T]) (meta wire.ListMeta, err error) {
+func (r *Reflector[T]) readList(ctx context.Context, listing *Listing[T]) (meta wire.ListMeta, err error) {
 	tooSlow := fmt.Errorf("the list has not ended after %v", listTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, tooSlow)
 	defer cancel()
@@ -526,7 +526,7 @@ func (r *Reflector[T]) openAndConsume(ctx context.Context) watchEnd {
 	body, err := r.client.Stream(ctx, request)
 	if err != nil {
 		if !isRefusal(err) {
-			r.suspectsRestore = true
+			r.suspectsRestore = true // The server may have been away, and only then can etcd have been restored.
 		}
 		return watchEnd{err: err}
 	}
@@ -605,8 +605,8 @@ func statusOfErrorFrame(frame wire.Status) *kube.Status {
 	return &kube.Status{Status: frame}
 }
 
-// handleEvent applies one event to the store, and moves resumeVersion. A bookmark only moves resumeVersion. An event
-// that is older than resumeVersion is ignored. That is a safeguard: a watch should bring only newer events.
+// handleEvent applies one event to the store, and moves resumeVersion. A bookmark only moves resumeVersion. An event that
+// is not newer than resumeVersion is ignored. That is a safeguard: a watch should bring only newer events.
 func (r *Reflector[T]) handleEvent(event WatchEvent[T]) {
 	meta := event.Object.meta()
 	version := meta.ResourceVersion()
@@ -627,8 +627,8 @@ func (r *Reflector[T]) handleEvent(event WatchEvent[T]) {
 
 // afterWatch applies the policy for a watch that ended like this, and returns how long to wait before the next request.
 func (r *Reflector[T]) afterWatch(end watchEnd) (wait time.Duration) {
-	// A useful watch resets both counters. If it ended fruitlessly nevertheless, counting starts at one with it. A
-	// watch that brought only known events and ended at once was not useful.
+	// A useful watch resets both counters first. So if it ended fruitlessly, it is the first to be counted again. A watch
+	// that brought only known events and ended at once was not useful.
 	wasUseful := end.events > 0 && !end.isShort()
 	if wasUseful {
 		r.fruitlessWatches = 0
@@ -653,7 +653,7 @@ func (r *Reflector[T]) afterWatch(end watchEnd) (wait time.Duration) {
 	r.fruitlessWatches++
 	if r.fruitlessWatches >= policy.relistAfter {
 		r.requireRelist(policy.relistReason)
-		r.log.Info("listing again", "kind", r.kind.Name, "after", end.err)
+		r.log.Info("listing again", "kind", r.kind.Name, "why", end.err)
 	}
 	return wait
 }
@@ -727,8 +727,8 @@ type watchPolicy struct {
 	// of other kinds do not lengthen it.
 	hasOwnBackoff bool
 
-	// relistAfter is how many fruitless watches since the last list or useful watch lead to a relist, including this
-	// one. It is 0 if the watch was not fruitless.
+	// relistAfter is the number of fruitless watches, including this one, that lead to a relist. Only those since the
+	// last list or useful watch count. It is 0 if the watch was not fruitless.
 	relistAfter int
 
 	// relistReason is a label of the metric podcount_relists_total.

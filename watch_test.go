@@ -993,7 +993,7 @@ func TestListOfTooManyObjectsIsAnError(t *testing.T) {
 		for pods := range 4 {
 			listing := r.BeginList()
 			listing.count = listLimit - 2
-			_, err := r.readPages(t.Context(), listing)
+			_, err := r.readList(t.Context(), listing)
 			want := ""
 			if pods > 2 {
 				want = "list pods: the list has more than 2000000 objects: if they are pods, " +

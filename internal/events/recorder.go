@@ -120,7 +120,7 @@ func NewRecorder(o Options) *Recorder {
 		records:      newLRU[occurrence, *record](maxRemembered),
 		totalLimit:   ratelimit.NewBucket(totalRate, totalBurst),
 		objectLimits: newLRU[string, *ratelimit.Bucket](maxRemembered),
-		outage:       logging.NewOutage(o.Log, "Events", "posted again"),
+		outage:       logging.NewOutage(o.Log, "Events", "posting works again"),
 	}
 }
 

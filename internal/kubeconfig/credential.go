@@ -29,7 +29,7 @@ type Config struct {
 
 	// Credential returns the credential for the next request. It may wait for a file or a program until ctx ends. refused
 	// is nil, except after a 401: then it is the credential that the server has refused. If that is still the current
-	// one, all files are read again. Credential is safe for concurrent use.
+	// one, all files are read again, and the exec program runs again. Credential is safe for concurrent use.
 	Credential func(ctx context.Context, refused *Credential) (*Credential, error)
 
 	access *access // nil unless Load has made the Config
@@ -99,7 +99,7 @@ type access struct {
 // exec program takes longer than a caller can wait, the next caller gets its credential.
 type renewal struct {
 	*task[*Credential]
-	isForced bool // it reads all files, even if they were read recently
+	isForced bool // it reads all files and runs the exec program, even if that was done recently
 }
 
 // close ends the running renewal, and its program. It waits a short time for their end.
@@ -142,8 +142,8 @@ func (a *access) credential(ctx context.Context, refused *Credential) (*Credenti
 		if !isRefused || running.isForced {
 			return running.value, running.err
 		}
-		// The renewal was not forced, and began before this call, so it may have used what the server has refused. Try
-		// again.
+		// The renewal was not forced, so it may have begun before this call, and have used what the server has refused.
+		// Try again.
 	}
 }
 

@@ -102,7 +102,7 @@ func New(client *kube.Client, o Options) *Election {
 		id:      fmt.Sprintf("%s_%016x", o.Host, rand.Uint64()),
 		path:    "/apis/coordination.k8s.io/v1/namespaces/" + o.Namespace + "/leases/" + o.Name,
 		newMeta: json.RawMessage(fmt.Sprintf(`{"namespace":%q,"name":%q}`, o.Namespace, o.Name)),
-		outage:  logging.NewOutage(o.Log, "lease", "answered again", "lease", o.Namespace+"/"+o.Name),
+		outage:  logging.NewOutage(o.Log, "lease", "requests work again", "lease", o.Namespace+"/"+o.Name),
 	}
 }
 

@@ -215,7 +215,7 @@ func TestOutageEndsWhenTheLeaseIsHeld(t *testing.T) {
 		testkit.Pass(time.Minute)
 		beforeHolder, _, isStandingBy := strings.Cut(r.log.String(), "standing by")
 		testkit.WantEqual(t, "the log names the holder", isStandingBy, true)
-		testkit.WantText(t, beforeHolder, "lease: answered again")
+		testkit.WantText(t, beforeHolder, "lease: requests work again")
 	})
 }
 

@@ -115,7 +115,7 @@ func (c *commandLine) defineWriting() {
 
 	c.beginSection("One run, or a dry run")
 	c.boolFlag(&c.Once, "once",
-		"list, correct what is wrong, and exit: with code 1 if a write failed")
+		"list, correct what is wrong, and exit; the code is 1 if that could not be completed")
 	c.durationFlag(&c.OnceTimeout, "once-timeout", "DURATION",
 		"end -once or -prune after this time, with code 1 and the names of the objects that are left")
 	c.boolFlag(&c.DryRun, "dry-run",

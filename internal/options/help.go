@@ -17,7 +17,8 @@ Counts, a custom resource.
 `
 
 const helpEnd = `
-Exit codes: 0 stopped on request, or done; 1 failed; 2 wrong flags or kubeconfig.
+Exit codes: 0 stopped on request, or -once is done; 1 failed, or -once was stopped early;
+2 wrong flags or kubeconfig.
 `
 
 // helpColumns is the width of the help.

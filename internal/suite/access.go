@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -319,21 +320,32 @@ func stopAtFile(t *testing.T, _ Program) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
-		t.Run(signal.String(), func(t *testing.T) {
-			cmd, lines := RunBinary(t, nil, "-kubeconfig", pipe)
+	for _, row := range []struct {
+		signal os.Signal
+		args   []string
+		code   int
+		lines  []string
+	}{
+		{os.Interrupt, nil, 0, nil},
+		{syscall.SIGTERM, nil, 0, nil},
+		{syscall.SIGTERM, []string{"-once"}, 1, []string{"podcount: -once: stopped before all was done"}},
+	} {
+		t.Run(fmt.Sprint(row.signal, " ", row.args), func(t *testing.T) {
+			cmd, output := RunBinary(t, nil, append(row.args, "-kubeconfig", pipe)...)
 			writer, err := os.OpenFile(pipe, os.O_WRONLY, 0) // returns when podcount has opened the pipe to read
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer writer.Close()
 			stopped := time.Now()
-			cmd.Process.Signal(signal)
-			for line := range lines {
-				t.Errorf("podcount has logged %s", line)
+			cmd.Process.Signal(row.signal)
+			var lines []string
+			for line := range output {
+				lines = append(lines, line)
 			}
 			cmd.Wait()
-			testkit.WantNumber(t, "the exit code", cmd.ProcessState.ExitCode(), 0)
+			testkit.WantEqual(t, "the lines", lines, row.lines)
+			testkit.WantNumber(t, "the exit code", cmd.ProcessState.ExitCode(), row.code)
 			testkit.WantBetween(t, "time to stop", time.Since(stopped), 0, 3*time.Second)
 		})
 	}

@@ -71,7 +71,7 @@ func unreachableServer(t *testing.T, podcount Program) {
 					"Pod: watching again after 1h",
 					"Node: watching again after 1h",
 					"Count: discovery answers again after 1h",
-					"lease: answered again after 1h")
+					"lease: requests work again after 1h")
 				afterwards := log[strings.LastIndex(log, " again after "):]
 				testkit.WantNumber(t, "warnings after the outage", strings.Count(afterwards, "level=WARN"), 0)
 			})

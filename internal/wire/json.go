@@ -26,6 +26,15 @@ func (d *Decoder) listJSON(src *source, meta *ListMeta, handle func() error) (is
 	return isList, err
 }
 
+// nextToken returns the next token of a value that has begun. It returns io.ErrUnexpectedEOF at the end of the stream.
+func nextToken(in *json.Decoder) (json.Token, error) {
+	token, err := in.Token()
+	if err == io.EOF {
+		return nil, io.ErrUnexpectedEOF
+	}
+	return token, err
+}
+
 // eachField reads one JSON object. It calls read with the name of each field, and read must consume the value. It
 // returns the errors of read unchanged.
 func eachField(in *json.Decoder, read func(name string) error) error {
@@ -37,14 +46,11 @@ func eachField(in *json.Decoder, read func(name string) error) error {
 		return err
 	}
 	if begin != json.Delim('{') {
-		found := cmp.Or[json.Token](begin, "null")
+		found := cmp.Or[json.Token](begin, "null") // Token returns nil for null.
 		return fmt.Errorf("the answer should be a JSON object, but begins with %v", found)
 	}
 	for {
-		token, err := in.Token()
-		if err == io.EOF {
-			return io.ErrUnexpectedEOF
-		}
+		token, err := nextToken(in)
 		if err != nil {
 			return err
 		}
@@ -90,7 +96,7 @@ func (d *Decoder) readListMeta(in *json.Decoder, meta *ListMeta) error {
 
 // readItems reads the objects of a list, and calls handle after each. null is the empty list.
 func (d *Decoder) readItems(in *json.Decoder, handle func() error) error {
-	begin, err := in.Token()
+	begin, err := nextToken(in)
 	if err != nil {
 		return fmt.Errorf("items: %w", err)
 	}
@@ -108,7 +114,7 @@ func (d *Decoder) readItems(in *json.Decoder, handle func() error) error {
 			return err
 		}
 	}
-	if _, err := in.Token(); err != nil {
+	if _, err := nextToken(in); err != nil {
 		return fmt.Errorf("items: %w", err)
 	}
 	return nil
