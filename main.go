@@ -324,23 +324,24 @@ type subscription[T Object[T]] struct {
 	failed     *backlog.Backlog[Key, Delta[T]] // changes for which keysOf has panicked
 }
 
-// begin handles every object that is there, and from now on every change.
+// begin adds the keys of every object that is there. From now on, handleChange handles changes.
 func (s *subscription[T]) begin() {
 	s.hasBegun.Store(true)
 	for _, obj := range s.cache.All() {
-		s.handle(Delta[T]{Old: obj, New: obj})
+		s.addKeysOrRetry(Delta[T]{Old: obj, New: obj})
 	}
 }
 
-// handleChange handles a change of the cache. -once leaves changes of objects to the next run.
+// handleChange adds the keys of a change of the cache. -once leaves changes of objects to the next run.
 func (s *subscription[T]) handleChange(change Delta[T]) {
 	isForNextRun := s.controller.isOnce && change.Old != change.New
 	if s.hasBegun.Load() && !isForNextRun {
-		s.handle(change)
+		s.addKeysOrRetry(change)
 	}
 }
 
-func (s *subscription[T]) handle(change Delta[T]) {
+// addKeysOrRetry adds the keys that a change concerns. If keysOf panics, the backlog tries again.
+func (s *subscription[T]) addKeysOrRetry(change Delta[T]) {
 	err := s.addKeys(change)
 	if err != nil {
 		s.failed.Add(change.Key(), change)

@@ -94,7 +94,8 @@ func sameInEveryForm(w *world) {
 	}
 }
 
-// podsIn lists the pods of the group wire in one form. It returns a line for each.
+// podsIn lists the pods with the label group=wire, in JSON or protobuf, whole or only their metadata. It returns a line
+// for each.
 func (w *world) podsIn(isProtobuf, isMetadataOnly bool) []string {
 	w.Helper()
 	media := wire.JSON

@@ -17,8 +17,8 @@ const definitions = "customresourcedefinitions.apiextensions.k8s.io"
 // CRD configures the CustomResourceDefinition of Counts, podcount's custom resource in the group demo.mark8s.io. To
 // define any other custom resource, Put its CustomResourceDefinition.
 type CRD struct {
-	// HasStatus makes the status a subresource: a write to the object does not change the status, and vice versa.
-	// Without it, counts/status is a 404.
+	// HasStatus makes the status a subresource: a write to the object leaves the status as it is, and a write to the
+	// status leaves the rest. Without it, requests to counts/status get a 404.
 	HasStatus bool
 
 	// DropsStatus leaves the status out of the schema, so the server silently drops it from what clients send.

@@ -110,13 +110,13 @@ func cutBrackets(text string) (step pathStep, rest string, err error) {
 	if filter, isFilter := strings.CutPrefix(inside, "?("); isFilter {
 		condition, isWhole := strings.CutSuffix(filter, ")")
 		if !isClosed || !isWhole {
-			return nil, "", fmt.Errorf("%q has no end", text)
+			return nil, "", fmt.Errorf("%q: the bracket is not closed", text)
 		}
 		step, err = filterStep(condition)
 		return step, rest, err
 	}
 	if !isClosed {
-		return nil, "", fmt.Errorf("%q has no end", text)
+		return nil, "", fmt.Errorf("%q: the bracket is not closed", text)
 	}
 	if inside == "*" {
 		return allStep, rest, nil

@@ -35,12 +35,12 @@ func TestShortDuration(t *testing.T) {
 func TestUnsupportedJSONPathNamesTheReason(t *testing.T) {
 	for path, want := range map[string]string{
 		"spec":              "does not begin with a dot or a bracket",
-		".a[0":              "has no end",
-		".a[?(@.b==1]":      "has no end",
+		".a[0":              "the bracket is not closed",
+		".a[?(@.b==1]":      "the bracket is not closed",
 		".a[0:2]":           "is no index",
 		".a[?(@.b>1)]":      "does not know the condition",
 		`.a[?(.b=="c")]`:    "does not know the condition",
-		`.a[?(@.b[0)].c]`:   "has no end",
+		`.a[?(@.b[0)].c]`:   "the bracket is not closed",
 		".a[?(@.b)].c[x].d": "[x] is no index",
 		".a..b":             "does not know the two dots",
 		".a['b','c']":       "has more than one name",

@@ -40,7 +40,7 @@ type credential struct {
 // than the version and the health checks. A wrong token gets a 401.
 //
 // Allow replaces all earlier tokens, including those of AddUser and of service accounts. Before the first call, a
-// request without a known token comes from that admin.
+// request without a known token is treated as one from admin.
 func (s *Server) Allow(tokens ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

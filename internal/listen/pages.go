@@ -40,7 +40,7 @@ func Pages(c Content) http.Handler {
 	mux.HandleFunc("GET /livez", live)
 	mux.HandleFunc("GET /healthz", live)
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		answerProbe(w, "there is no complete list yet of: ", c.Incomplete())
+		answerProbe(w, "waiting for the first complete list of: ", c.Incomplete())
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")

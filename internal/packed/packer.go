@@ -56,7 +56,7 @@ type Draft struct {
 	labels *labelSet
 }
 
-// NamespacedName returns namespace/name, or only the name of a cluster-scoped object, in the memory of the Packer.
+// NamespacedName returns namespace/name, or only the name of a cluster-scoped object. It is valid until the next Pack.
 func (d Draft) NamespacedName() []byte {
 	name, _, _ := bytes.Cut(d.text, []byte(separator))
 	return name

@@ -188,8 +188,8 @@ func (f processStopped) strike(s *sim) string {
 	return fmt.Sprintf("r%d IS STOPPED, killed: %v, another in %v", p.slot, isKilled, d)
 }
 
-// nextWriterKilled kills the next process that writes to a node, before it can post the Event, as when it runs out of
-// memory at that moment.
+// nextWriterKilled kills the next process that writes to a node, before it can post the Event, as the kernel kills one
+// that runs out of memory.
 func (s *sim) nextWriterKilled() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -46,7 +46,7 @@ func ready(t *testing.T, podcount Program) {
 		testkit.WantNumber(t, "the code of "+path, gotCode, code)
 		testkit.WantEqual(t, path, gotText, text)
 	}
-	want("/readyz", 503, "there is no complete list yet of: Pod\n")
+	want("/readyz", 503, "waiting for the first complete list of: Pod\n")
 	want("/livez", 200, "ok\n")
 	want("/healthz", 200, "ok\n")
 

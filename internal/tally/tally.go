@@ -48,7 +48,8 @@ func (t *Tally[K]) AddTodo(keys ...K) {
 	}
 }
 
-// MarkComplete records that AddTodo was called with all keys that the run begins with. The run cannot be done before.
+// MarkComplete records that AddTodo was called with all keys that the run begins with. Until then, IsAllDone returns
+// false.
 func (t *Tally[K]) MarkComplete() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
