@@ -192,7 +192,7 @@ func podsOfARelist(t *testing.T, podcount Program) {
 		testkit.Pass(time.Second)
 		testkit.WantNumber(t, "Events before the relist", len(EventsOf(f, "PodCounted")), 0)
 
-		p.Net.Refuse()
+		p.Net.Kill()
 		f.EndWatches(true)
 		f.AddPod("default", "later", "")
 		f.Compact()
