@@ -36,8 +36,8 @@ func (p *part) isGiven() bool { return p.file != "" || len(p.data) > 0 }
 
 func (p *part) String() string { return strings.TrimSpace(p.field + " " + p.file) }
 
-// rereadAt returns when to look at the file again. A hanging reading is due at any time, because it costs nothing to see
-// whether it is done.
+// rereadAt returns when to look at the file again. A hanging reading is due at any time, because it costs nothing to
+// see whether it is done.
 func (p *part) rereadAt() time.Time {
 	if p.isHanging {
 		return p.readAt

@@ -96,8 +96,8 @@ func (c *commandLine) defineWriting() {
 	c.stringFlag(&c.TotalLabel, "total-label", "KEY",
 		"write the number of all pods to this label")
 	c.customFlag(&c.TotalNodes, "total-nodes", "SELECTOR",
-		"write the number of all pods to these nodes: k, !k, k=v, k!=v, k in (a,b), k notin (a,b), k>1, k<1, joined by commas; "+
-			"'' is every node (default: nodes with the label node-role.kubernetes.io/control-plane "+
+		"write the number of all pods to these nodes: k, !k, k=v, k!=v, k in (a,b), k notin (a,b), k>1, k<1, "+
+			"joined by commas; '' is every node (default: nodes with the label node-role.kubernetes.io/control-plane "+
 			"or node-role.kubernetes.io/master)")
 	c.stringFlag(&c.NodeLabel, "node-label", "KEY",
 		"label each node with the number of its own pods (default: no such label)")

@@ -58,7 +58,10 @@ func onceWritesAndExits(t *testing.T, podcount Program) {
 // onceWaitsForReader shows that a slow reader gets all that -once prints, because that is its result. But -once ends
 // even if nobody reads.
 func onceWaitsForReader(t *testing.T, podcount Program) {
-	const linesWereLost = "lines of output were lost"
+	const (
+		linesWereLost = "lines of output were lost"
+		withReason    = linesWereLost + ", because the reader was too slow or stopped"
+	)
 	for _, row := range []struct {
 		name    string
 		args    []string
@@ -66,7 +69,7 @@ func onceWaitsForReader(t *testing.T, podcount Program) {
 		wantErr string
 	}{
 		{"a slow reader", []string{"-dry-run"}, true, ""},
-		{"nobody reads a dry run", []string{"-dry-run"}, false, linesWereLost + ", because the reader was too slow or stopped"},
+		{"nobody reads a dry run", []string{"-dry-run"}, false, withReason},
 		{"nobody reads the log of writes", nil, false, ""},
 		{"nobody reads what is printed", []string{"-controllers", "pod-printer"}, false, linesWereLost},
 	} {
