@@ -268,8 +268,8 @@ func (q *Queue[K]) do(op func()) {
 	}
 }
 
-// update applies a change to each of the keys, and then moves the key to its stage: see settle. step names the change in
-// the log. The owner itself must not call it.
+// update applies a change to each of the keys, and then moves the key to its stage: see settle. step names the change
+// in the log. The owner itself must not call it.
 func (q *Queue[K]) update(step string, change func(*queueItem[K]), keys ...K) {
 	if len(keys) == 0 {
 		return

@@ -605,8 +605,8 @@ func statusOfErrorFrame(frame wire.Status) *kube.Status {
 	return &kube.Status{Status: frame}
 }
 
-// handleEvent applies one event to the store, and moves resumeVersion. A bookmark only moves resumeVersion. An event that
-// is not newer than resumeVersion is ignored. That is a safeguard: a watch should bring only newer events.
+// handleEvent applies one event to the store, and moves resumeVersion. A bookmark only moves resumeVersion. An event
+// that is not newer than resumeVersion is ignored. That is a safeguard: a watch should bring only newer events.
 func (r *Reflector[T]) handleEvent(event WatchEvent[T]) {
 	meta := event.Object.meta()
 	version := meta.ResourceVersion()
@@ -627,8 +627,8 @@ func (r *Reflector[T]) handleEvent(event WatchEvent[T]) {
 
 // afterWatch applies the policy for a watch that ended like this, and returns how long to wait before the next request.
 func (r *Reflector[T]) afterWatch(end watchEnd) (wait time.Duration) {
-	// A useful watch resets both counters first. So if it ended fruitlessly, it is the first to be counted again. A watch
-	// that brought only known events and ended at once was not useful.
+	// A useful watch resets both counters first. So if it ended fruitlessly, it is the first to be counted again. A
+	// watch that brought only known events and ended at once was not useful.
 	wasUseful := end.events > 0 && !end.isShort()
 	if wasUseful {
 		r.fruitlessWatches = 0

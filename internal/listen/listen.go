@@ -105,9 +105,9 @@ type trackedConn struct {
 // connKey is the key of a request's *trackedConn in the request's context.
 type connKey struct{}
 
-// markArrival returns a handler that marks the request's connection as hasArrived, and then calls the given one. It also
-// stops reading from the connection: no request needs a body, and a client could keep the connection open by announcing
-// a body that never comes.
+// markArrival returns a handler that marks the request's connection as hasArrived, and then calls the given one. It
+// also stops reading from the connection: no request needs a body, and a client could keep the connection open by
+// announcing a body that never comes.
 func markArrival(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := r.Context().Value(connKey{}).(*trackedConn)
