@@ -249,14 +249,16 @@ func (l *Listing[T]) Add(obj T, metadata packed.Draft) (kept bool, err error) {
 }
 
 // Commit makes the store equal to the list, and returns the changes. Objects may get older versions than before,
-// because etcd may have been restored from a backup.
+// because etcd was restored from a backup, or because a patch was answered while the list was read. In the second case,
+// the watch brings the newer version again.
 //
 // For the first list Commit returns nil, because a Delta for every object would double the peak memory.
 func (l *Listing[T]) Commit() (changes []Delta[T]) {
 	s := l.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// The store may hold objects before its first list, if Apply was called. Then the objects that go need a Delta.
+	// The store may hold objects before its first list, if Apply was called. Then the objects that are not in the list
+	// need a Delta.
 	isFirst := !s.hasList && len(s.items) == 0
 	s.hasList = true
 	if isFirst {

@@ -1,8 +1,8 @@
 // Podcount is a Kubernetes controller that needs nothing but Go's standard library. It counts pods, and writes the
 // counts to labels of nodes and to the status of Counts, a custom resource. Data flows in a circle through four files:
 //
-//	API server ──list, watch──▶ watch.go ──changes──▶ cache.go
-//	                                                     │
+//	API server ──list, watch──▶ watch.go ──objects──▶ cache.go
+//	                                                     │ changes
 //	                      queue.go ◀──keys── main.go: Watch asks a controller which keys a change concerns
 //	                         │ key
 //	                      main.go: Reconcile ──patch, through watch.go──▶ API server
@@ -11,7 +11,7 @@
 // it if it is wrong; the server's answer goes into the cache. A key whose Reconcile fails is tried again after a
 // backoff. At each interval, a controller may add keys to look at again. No controller works before its caches have
 // complete lists, because half a list would give wrong numbers. With -leader-elect, only the replica that leads works.
-// Events, about what was written and about new pods, are posted by internal/events, and nothing waits for them.
+// Events, about what was written and about new pods, are posted by internal/events, and no reconcile waits for them.
 //
 // A cache is a Reflector with its Store. README.md has a tour, and describes the packages in internal/ that these files
 // use: internal/kube sends the requests, and internal/kubeconfig finds the cluster and the credential.
@@ -20,7 +20,10 @@
 //
 //	startCaches → Reflector.Run → publish → the function given to Watch → Queue.Add
 //	startControllers → runController → runWorker → Reconcile
-//	                                 → Resync → Queue.Add
+//	                                 → begin → the function given to Watch → Queue.Add, for what exists already
+//	                                 → Resync → Queue.Add, at each interval
+//
+// Before that, connectAndRun calls manager.setUp → Setup → Watch.
 //
 // This file contains, in this order:
 //   - the list of controllers, and main and run, which start podcount;
@@ -434,8 +437,8 @@ func (c *Controller) recordWrite(key Key) {
 	}
 }
 
-// waitForTurn waits until -qps allows a write of an object. It returns false in two cases: the object cools down after
-// a write, and coolDown decides whether it is reconciled again; or podcount stops, and the next process writes.
+// waitForTurn waits until -qps allows a write of an object. It returns false if the object cools down after a write
+// (coolDown adds its key again, except with -once), or if podcount stops.
 func (c *Controller) waitForTurn(m *Meta) bool {
 	_, isCoolingDown := c.coolingDown.Load(m.UID())
 	if isCoolingDown {
@@ -753,8 +756,8 @@ func (p *podCountController) forget(key Key) {
 	p.dryRunTexts.Delete(key)
 }
 
-// endPauses ends the pauses of the labels that are no longer wrong. An absent label proves nothing, even if it should
-// be absent: the server may still drop it when podcount writes it again.
+// endPauses ends the pauses of the labels that are no longer wrong. An absent label does not end its pause, even if it
+// should be absent: the server may still drop the label when podcount writes it again.
 func (p *podCountController) endPauses(node *Node, fixes labelFixes) {
 	for _, label := range []string{p.options.TotalLabel, p.options.NodeLabel} { // No node has the label "".
 		_, isWrong := fixes[label]
@@ -765,7 +768,7 @@ func (p *podCountController) endPauses(node *Node, fixes labelFixes) {
 	}
 }
 
-// write sends one patch with the right labels of a node. After that, the node cools down.
+// write sends one patch with the right labels of a node. Unless that fails, the node cools down after it.
 func (p *podCountController) write(ctx context.Context, node *Node, fixes labelFixes) error {
 	patch := map[string]any{"metadata": map[string]any{"labels": fixes}}
 	isKept := func(now *Node) bool { return hasLabels(now, fixes) }
@@ -778,11 +781,11 @@ func (p *podCountController) write(ctx context.Context, node *Node, fixes labelF
 	if err != nil && !isStripped {
 		return err
 	}
+	p.recordLabels(node, now, fixes, err)
 	if isStripped && p.isOnce {
 		return err // There will be no further try after a pause.
 	}
 	p.coolDown(&node.Meta, p.options.Interval)
-	p.recordLabels(node, now, fixes, err)
 	if !isStripped {
 		p.recordWrite(node.Key())
 	}
@@ -790,12 +793,15 @@ func (p *podCountController) write(ctx context.Context, node *Node, fixes labelF
 }
 
 // recordLabels logs each label that was written, and posts an Event about it. If err is errStripped, the server may
-// have kept some labels and dropped others: recordLabels pauses those that it has dropped. now is the node in the
-// server's answer.
+// have kept some labels and dropped others: recordLabels pauses those that it has dropped, unless -once is set. now is
+// the node in the server's answer.
 func (p *podCountController) recordLabels(node, now *Node, fixes labelFixes, err error) {
 	for _, change := range labelChanges(node, fixes) {
 		label := labelOnNode{node.Key(), node.UID(), change.Field}
 		isKept := labelOf(now, label.label) == fixes[label.label]
+		if !isKept && p.isOnce {
+			continue // The run fails with err.
+		}
 		if !isKept {
 			p.pause(label, err)
 			continue
@@ -1469,25 +1475,25 @@ func (m *manager) run() error {
 		retry.Sleep(life.Stop, rand.N(time.Second))
 	}
 	resigned, resign := context.WithCancel(life.Requests)
-	campaign := background.Go(func() { m.campaign(resigned) })
+	campaignEnded := background.Go(func() { m.campaign(resigned) })
 
 	// Events are recorded until recording ends. Those that still wait are posted until posting ends.
 	recording, stopRecording := context.WithCancel(life.Requests)
 	posting := process.WithGrace(life.Requests, recording, eventsTimeout)
-	recorder := background.Go(func() { m.recorder.Run(posting, recording) })
+	recorderEnded := background.Go(func() { m.recorder.Run(posting, recording) })
 
 	m.runControllers()
 
 	// From here on, nothing causes Events. The recorder posts those that wait.
 	stopRecording()
-	m.awaitEnd("the Events that wait", recorder, posting)
+	m.awaitEnd("the Events that wait", recorderEnded, posting)
 
 	// Release the Lease after the last write, because another replica may write from then on. If the Lease was lost,
 	// Requests has ended already, and nothing is released.
 	resign()
 	releasing, cancel := context.WithTimeout(life.Requests, releaseTimeout)
 	defer cancel()
-	m.awaitEnd("the release of the lease", campaign, releasing)
+	m.awaitEnd("the release of the lease", campaignEnded, releasing)
 
 	life.CutRequests(nil)
 	m.awaitEnd("connections", background.Go(m.client.Close), life.Requests)
@@ -1703,7 +1709,7 @@ func (m *manager) resyncOnce(c *Controller) {
 			return
 		}
 	}
-	m.life.StopWith(fmt.Errorf("%s: %s cannot name the objects that need work: %w", m.options.OnceFlag(), c.Name, err))
+	m.life.StopWith(fmt.Errorf("%s: %s cannot find out which objects need work: %w", m.options.OnceFlag(), c.Name, err))
 }
 
 // awaitDone waits until each key has succeeded, or has failed onceTries times.
@@ -1786,8 +1792,8 @@ func (m *manager) summarizeController(c *Controller) {
 	outcome := c.tally.Summary(totals.Noun, c.outage.Failing())
 	if m.options.DryRun {
 		right := totals.All - totals.Wrong
-		outcome = fmt.Sprintf("%s: %d would be written, %d right, 0 failed",
-			tally.Plural(totals.All, totals.Noun), totals.Wrong, right)
+		outcome = fmt.Sprintf("%s: %d would be written, %d right, %d failed",
+			tally.Plural(totals.All, totals.Noun), totals.Wrong, right, c.outage.Failing())
 	}
 	m.log.Info(fmt.Sprintf("%s, in %.1f s", outcome, time.Since(m.started).Seconds()))
 }

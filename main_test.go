@@ -263,7 +263,7 @@ func TestPanickingResyncEndsNothingElse(t *testing.T) {
 		f.AddNode("cp", suite.ControlPlane)
 		f.AddPods(2)
 		if err := podcount.Start(t, f, "-once", "-controllers", "pod-count,odd").Finish(); err == nil ||
-			!strings.Contains(err.Error(), "-once: odd cannot name the objects that need work: panic: tick") {
+			!strings.Contains(err.Error(), "-once: odd cannot find out which objects need work: panic: tick") {
 			t.Errorf("-once ended with %v", err)
 		}
 		suite.WantLabel(t, f, "cp", suite.TotalLabel, "2")
@@ -277,7 +277,8 @@ func TestPanickingResyncEndsNothingElse(t *testing.T) {
 	})
 }
 
-// panicky is a controller whose function for the keys of pods panics while isBroken says so. It tells what it read.
+// panicky adds a controller whose keysOf panics while isBroken returns true. keys are the keys that it has reconciled,
+// and tries counts the calls of keysOf.
 func panicky(t *testing.T, isBroken func(Delta[*Pod]) bool) (keys *[]string, tries *atomic.Int64) {
 	keys = new([]string)
 	tries = new(atomic.Int64)

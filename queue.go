@@ -17,8 +17,8 @@ type Result struct {
 	// RequeueAfter adds the key again after this time, if the reconcile succeeded. 0 does not add it.
 	RequeueAfter time.Duration
 
-	// RetryAfter is how long the server asked to wait before the next try, if the reconcile failed. The manager sets
-	// it. The key waits for this time or for its backoff, whichever is longer.
+	// RetryAfter is how long to wait before the next try, if the reconcile failed. The manager raises it to what the
+	// server asked for. The key waits for this time or for its backoff, whichever is longer.
 	RetryAfter time.Duration
 }
 
@@ -54,9 +54,8 @@ type QueueOptions[K comparable] struct {
 	MaxBackoff time.Duration
 
 	// IsUrgent reports whether a key goes before the ordinary ones. The queue calls it when the key becomes ready, and
-	// after each change of it while it is ready and not yet urgent. It must return at once, and must not call the
-	// queue's methods.
-	// If it is nil, no key is urgent.
+	// again whenever the key is updated while it is ready and not yet urgent. It must return at once, and must not call
+	// the queue's methods. If it is nil, no key is urgent.
 	IsUrgent func(K) bool
 
 	Log     *slog.Logger
@@ -305,8 +304,8 @@ func (q *Queue[K]) settleAt(key K, at time.Time) {
 	time.AfterFunc(time.Until(at), func() { q.update("wake", noChange, key) })
 }
 
-// settle moves a key to the stage where it belongs now, or forgets it if it is idle. It runs after every change to a
-// key, and at the end of each wait.
+// settle moves a key to the stage where it belongs now, moves a ready key to the urgent line if it has become urgent,
+// or forgets a key that is idle. It runs after every change to a key, and at the end of each wait.
 //
 // A key that a worker has stays in stageWorking until Done, so no other worker can get it.
 func (q *Queue[K]) settle(item *queueItem[K]) {

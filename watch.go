@@ -67,8 +67,8 @@ const (
 	// relistRetry is the least time from a failed hourly list to the next one. The longest is twice that.
 	relistRetry = 5 * time.Minute
 
-	// versionCheckTimeout is the limit of haveVersionsGoneBack. It is short because the watch that is open already
-	// cannot be read until then.
+	// versionCheckTimeout is the limit of haveVersionsGoneBack. It is short because the new watch, which is open
+	// already, is not read meanwhile.
 	versionCheckTimeout = time.Second
 
 	// discoveryInterval is how often the reflector asks whether a resource is installed, ± 20 %.
@@ -385,7 +385,7 @@ func (r *Reflector[T]) recordFailure(problem string, err error) (wait time.Durat
 }
 
 // relist makes the store equal to one complete list. If the list fails, even after many objects, the store stays as it
-// was. The request has no resourceVersion, because that asks for the most recent state.
+// was. The request has no resourceVersion: without one, the server returns the most recent state.
 func (r *Reflector[T]) relist(ctx context.Context) error {
 	start := time.Now()
 	isFirst := !background.IsClosed(r.synced)
@@ -627,8 +627,8 @@ func (r *Reflector[T]) handleEvent(event WatchEvent[T]) {
 
 // afterWatch applies the policy for a watch that ended like this, and returns how long to wait before the next request.
 func (r *Reflector[T]) afterWatch(end watchEnd) (wait time.Duration) {
-	// A useful watch resets both counters first. So if it ended fruitlessly, it is the first to be counted again. A
-	// watch that brought only known events and ended at once was not useful.
+	// A useful watch first resets both counters. If it also ended fruitlessly, it then counts as the first fruitless
+	// one. A watch that brought only known events and ended at once was not useful.
 	wasUseful := end.events > 0 && !end.isShort()
 	if wasUseful {
 		r.fruitlessWatches = 0
@@ -814,7 +814,8 @@ func (r *Reflector[T]) recordContact() {
 	r.lastContact = time.Now()
 }
 
-// resumeFrom makes the next watch begin after this version, which the server has just sent.
+// resumeFrom makes the next watch begin after this version, which the server has just sent. No relist is required then,
+// so it clears relistReason.
 func (r *Reflector[T]) resumeFrom(version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

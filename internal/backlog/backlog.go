@@ -36,8 +36,8 @@ type Options[K comparable, C any] struct {
 	// Handle handles a change. Several goroutines may call it at once.
 	Handle func(C) error
 
-	// OnFull is called once, when a change is first dropped because there are too many objects. key is the key of its
-	// object. OnFull must not call the backlog.
+	// OnFull is called once, when a change is first dropped because there are too many objects. key is the object whose
+	// change was dropped. OnFull must not call the backlog.
 	OnFull func(key K)
 }
 

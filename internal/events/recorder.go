@@ -40,9 +40,10 @@ const (
 	maxBackoff   = 10 * time.Second
 	retryTimeout = 2 * time.Minute
 
-	// maxRetryAfter is the longest Retry-After that the Recorder honours. It drops an event for which the server asks
-	// for a longer wait, because all other events would have to wait too.
-	maxRetryAfter = 30 * time.Second
+	// maxRetryAfter is the longest Failure.RetryAfter that the Recorder accepts: 30 seconds and the jitter of
+	// kube.RetryAfter. It drops an event for which the server asks for a longer wait, because all other events would
+	// have to wait too.
+	maxRetryAfter = 36 * time.Second
 
 	// unreachablePause is the time between two log lines while the server cannot be reached.
 	unreachablePause = time.Minute
@@ -202,7 +203,7 @@ func mayRetry(failure *Failure, isFirstTry bool, elapsed time.Duration) bool {
 	if failure.Answer == NoAnswer {
 		return elapsed <= retryTimeout
 	}
-	// The server would refuse the event again. Only if it has asked for a short wait, try once more.
+	// The server would refuse the event again, unless it has asked for a wait. One such wait is enough.
 	isShortWait := failure.RetryAfter > 0 && failure.RetryAfter <= maxRetryAfter
 	return isShortWait && isFirstTry
 }

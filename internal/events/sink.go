@@ -24,7 +24,7 @@ type Answer int
 
 const (
 	NoAnswer      Answer = iota // The server was not reached, or it is unknown what it did.
-	Refused                     // The server would refuse the same request again.
+	Refused                     // Any other refusal. It counts as final, even a 500 or 503.
 	NamespaceGone               // The namespace is being deleted or does not exist. This is not worth a log line.
 	NotFound                    // Only from Patch: there is no Event of this name.
 	AlreadyExists               // Only from Create: there is an Event of this name.

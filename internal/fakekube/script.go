@@ -314,7 +314,7 @@ func (p *scriptParser) count(ft *Fault) {
 		ft.Times = p.number("one of: skip N, every Nth, at rate R, seed N, N times, once, always")
 		p.expect("times")
 		if ft.Times == 0 {
-			p.fail("0 times is never")
+			p.fail("0 times means never: give 1 or more")
 		}
 	}
 }

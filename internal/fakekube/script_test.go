@@ -87,7 +87,7 @@ func TestScriptErrorsNameTheColumnAndTheRemedy(t *testing.T) {
 		"list pods by a in b: stall":          `column 16: there is "in": after the verb`,
 		"list pods, thrice: stall":            `column 12: there is "thrice", not one of: skip N, every Nth, at rate R`,
 		"list pods, 3: stall":                 `column 13: there is ":", not times`,
-		"list pods, 0 times: stall":           `0 times is never`,
+		"list pods, 0 times: stall":           `0 times means never`,
 		"list pods, at noon: stall":           `there is "noon", not rate`,
 		"list pods, at rate x: stall":         `there is "x", not a rate such as 0.1`,
 		"list pods, at rate NaN: stall":       `the rate is not between 0 and 1`,

@@ -129,7 +129,7 @@ func ownerReferencesOf(meta Object) []ownerReference {
 	return shown
 }
 
-// validateFinalizers validates finalizers.
+// validateFinalizers returns the causes for which an API server rejects an object's finalizers.
 func validateFinalizers(meta Object) []cause {
 	var causes []cause
 	finalizers := textsIn(meta["finalizers"])

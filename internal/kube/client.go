@@ -128,6 +128,7 @@ func (c *Client) Send(ctx context.Context, r Request, answer any) error {
 	}
 	defer resp.Body.Close()
 	defer io.CopyN(io.Discard, resp.Body, drainLimit)
+	// Even if the caller wants no answer, the HTML page of a proxy is no success.
 	if _, err := formatOf(resp); err != nil {
 		return r.Failed(err)
 	}
@@ -164,7 +165,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	return resp, r.Failed(err)
 }
 
-// exchange sends a request once. It does not use an http.Client, which would follow redirects, and could so send a
+// exchange sends a request once. It does not use an http.Client, which would follow redirects, and could thereby send a
 // token to another server. API servers send no redirects.
 func (c *Client) exchange(ctx context.Context, r Request, cred *kubeconfig.Credential) (*http.Response, error) {
 	target := r.urlAt(c.cfg.Server)

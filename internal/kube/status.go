@@ -82,6 +82,8 @@ func (s *Status) Error() string {
 func (s *Status) advice() string {
 	isAnonymous := strings.Contains(s.Message, `"system:anonymous"`)
 	switch {
+	case s.Code == http.StatusUnauthorized && strings.HasPrefix(s.tried, "nothing, "):
+		return " (no credential was sent" + strings.TrimPrefix(s.tried, "nothing") + ")"
 	case s.Code == http.StatusUnauthorized && s.tried != "":
 		return " (what was not accepted: " + s.tried + "): give one that has not expired, and is of this cluster"
 	case s.Code == http.StatusForbidden && isAnonymous:

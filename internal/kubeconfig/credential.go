@@ -297,7 +297,7 @@ func (a *access) logProblem() {
 // describe describes a credential without its secrets, for the error if the server answers 401.
 func (a *access) describe(token, tokenSource string) string {
 	if a.isCredentialWithheld {
-		return "nothing, because no credential is sent to an http:// address"
+		return "nothing, because the server's address begins with http://"
 	}
 	var tried []string
 	if a.certDescription != "" {

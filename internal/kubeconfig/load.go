@@ -60,8 +60,8 @@ type Options struct {
 	// ServiceAccount is the directory with a pod's token and CA. If it is "", it is the one that the kubelet uses.
 	ServiceAccount string
 
-	// Getenv returns an environment variable, like os.Getenv. Load calls it for KUBECONFIG, HOME, and the variables of a
-	// pod's service account. Exec programs and proxies use the environment of the process instead.
+	// Getenv returns an environment variable, like os.Getenv. Load calls it for KUBECONFIG, HOME, and the variables of
+	// a pod's service account. Exec programs and proxies use the environment of the process instead.
 	Getenv func(name string) string
 
 	// Log receives warnings: while Load runs, about the configuration; later, about credentials that cannot be renewed.
@@ -145,8 +145,8 @@ func (a *access) find(ctx context.Context, o Options) error {
 		a.names.Kubeconfig, a.names.Master, accountErr, homeErr)
 }
 
-// nameOption replaces the system call in the error for a file that cannot be read by the option that names the file. It
-// returns other errors unchanged.
+// nameOption makes the error for an unreadable file begin with the option that names the file, instead of a system
+// call. It returns other errors unchanged.
 func nameOption(option string, err error) error {
 	var fileErr *os.PathError
 	if !errors.As(err, &fileErr) {
@@ -201,6 +201,7 @@ func homeKubeconfig(ctx context.Context, o Options) (file string, err error) {
 // Then no credential is read from a file, obtained from a program, or sent, even if the server is on this machine.
 // kubectl and client-go have the same rule.
 func (a *access) isPlainHTTP() bool {
+	// The master comes first, because Load replaces the server by it only later.
 	u, err := url.Parse(cmp.Or(a.master, a.server))
 	return err == nil && u.Scheme == "http"
 }

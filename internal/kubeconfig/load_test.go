@@ -245,7 +245,7 @@ func wantNoCredential(t *testing.T, o Options) {
 		if cred.Token != "" || cred.TLS.GetClientCertificate != nil {
 			t.Errorf("the credential is %+v, want an empty one", cred)
 		}
-		testkit.WantEqual(t, "Tried", cred.Tried, "nothing, because no credential is sent to an http:// address")
+		testkit.WantEqual(t, "Tried", cred.Tried, "nothing, because the server's address begins with http://")
 	}
 	const line = `msg="no credential is sent, because the server's address begins with http://" server=`
 	testkit.WantText(t, log.String(), line+cfg.Server.Host)

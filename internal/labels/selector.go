@@ -138,8 +138,8 @@ func parseRequirement(text string) (requirement, error) {
 	return newRequirement(key, symbol, value)
 }
 
-// cutKey splits a requirement into its key and the rest: the symbol and the value. Without a symbol, the whole text is
-// the key.
+// cutKey splits a requirement into its key and the rest: the symbol and the value. Without a symbol, or with nothing
+// before it, the whole text is the key. CheckKey refuses it if it is none.
 func cutKey(text string) (key, rest string) {
 	end := strings.IndexAny(text, blanks+"=!<>(")
 	if end <= 0 {

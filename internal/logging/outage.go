@@ -16,7 +16,7 @@ import (
 // The parts of an Outage fail and recover independently. An outage begins when the first part fails, and ends when no
 // part fails any more. There are two exceptions:
 //
-//   - A part that has failed for ten minutes while others worked is chronic. It still gets a line each pause, but an
+//   - A part that has failed for ten minutes while others worked is chronic. It still gets a line per pause, but an
 //     outage of the other parts begins and ends as if the chronic parts worked.
 //   - Something that fails and recovers again and again would get two lines each time. So only five outages are
 //     announced within five minutes. The next announcement has the number of those that were not.

@@ -112,7 +112,7 @@ func (s *outageState) recordReminder(now time.Time) (isStillTried bool) {
 	return now.Sub(s.newest().at) < maxTryInterval
 }
 
-// markChronic marks all failing parts as chronic, and so ends the outage without a line. It does so only if the same
+// markChronic marks all failing parts as chronic, which ends the outage without a log line. It does so only if the same
 // parts have failed for chronicAfter, and others have worked since the outage began.
 func (s *outageState) markChronic(now time.Time) {
 	othersWork := s.workedAt.After(s.beganAt)

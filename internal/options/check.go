@@ -167,23 +167,23 @@ func (c *commandLine) checkWords() error {
 
 func (c *commandLine) checkNumbers() error {
 	if c.Interval <= 0 {
-		return fmt.Errorf("-interval %v must be more than 0", c.Interval)
+		return fmt.Errorf("-interval is %v, but must be more than 0", c.Interval)
 	}
 	if c.OnceTimeout <= 0 {
-		return fmt.Errorf("-once-timeout %v must be more than 0", c.OnceTimeout)
+		return fmt.Errorf("-once-timeout is %v, but must be more than 0", c.OnceTimeout)
 	}
 	isPositive := c.QPS > 0 // false for NaN, too
 	if !isPositive {
-		return fmt.Errorf("-qps %v must be more than 0", c.QPS)
+		return fmt.Errorf("-qps is %v, but must be more than 0", c.QPS)
 	}
 	if c.Burst < 1 {
-		return fmt.Errorf("-burst %d must be more than 0", c.Burst)
+		return fmt.Errorf("-burst is %d, but must be 1 or more", c.Burst)
 	}
 	if c.Workers < 1 {
-		return fmt.Errorf("-workers %d must be more than 0", c.Workers)
+		return fmt.Errorf("-workers is %d, but must be 1 or more", c.Workers)
 	}
 	if c.Verbosity < 0 {
-		return fmt.Errorf("-v %d must not be less than 0", c.Verbosity)
+		return fmt.Errorf("-v is %d, but must be 0 or more", c.Verbosity)
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ func (c *commandLine) defineWriting() {
 		"post an Event on each new pod: one more write per pod")
 	c.durationFlag(&c.Interval, "interval", "DURATION",
 		"check every node at this interval, and write to each at most once per interval "+
-			"(a Count at most once a second)")
+			"(a Count at most once a second, or once per interval if that is shorter)")
 	c.floatFlag(&c.QPS, "qps", "N",
 		"send at most N patches of nodes or Counts a second, per controller")
 	c.intFlag(&c.Burst, "burst", "N",

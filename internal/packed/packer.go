@@ -143,7 +143,7 @@ var errBadCharacter = errors.New(
 // checkParts checks a text that was made of fields, and must have n parts.
 func checkParts(text []byte, n int, fields Fields) error {
 	if len(text) > maxSize {
-		return fmt.Errorf("names and labels have %d bytes, the limit is %d", len(text), maxSize)
+		return fmt.Errorf("the metadata has %d bytes; the limit is %d", len(text), maxSize)
 	}
 	hasSeparatorWithin := bytes.Count(text, []byte(separator)) != n-1
 	hasSlashWithin := bytes.IndexByte(fields.Namespace, '/') >= 0 || bytes.IndexByte(fields.Name, '/') >= 0
@@ -161,7 +161,7 @@ func (p *Packer) share(values, name []byte) (set *labelSet, isShared bool) {
 	if known := p.shared[string(values)]; known != nil {
 		return known, true
 	}
-	if p.owns(name, values) {
+	if p.claim(name, values) {
 		return nil, false
 	}
 	set = &labelSet{keys: p.keys, values: string(values)}
@@ -169,10 +169,10 @@ func (p *Packer) share(values, name []byte) (set *labelSet, isShared bool) {
 	return set, true
 }
 
-// owns reports whether the named object is the only one that had these values. The first object with them becomes their
-// owner. It compares hashes: a collision does no harm, because it only shares the values too early
-// or too late.
-func (p *Packer) owns(name, values []byte) bool {
+// claim makes the named object the owner of values that have none, and reports whether it is their owner. If another
+// object is, claim ends that, because share shares the values from now on. claim compares hashes: a collision does no
+// harm, because it only shares the values too early or too late.
+func (p *Packer) claim(name, values []byte) bool {
 	nameHash := maphash.Bytes(p.hashSeed, name)
 	valuesHash := maphash.Bytes(p.hashSeed, values)
 	owner, hasOwner := p.owners[valuesHash]

@@ -228,7 +228,7 @@ func TestTextThatNoObjectCanHaveIsRefused(t *testing.T) {
 		{
 			"a label that is too long",
 			func(f *Fields) { f.Labels[0].Value = long(maxSize - 11) },
-			"names and labels have 65537 bytes, the limit is 65536",
+			"the metadata has 65537 bytes; the limit is 65536",
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -116,7 +116,7 @@ func stop(podcount *os.Process, ended <-chan error) int {
 	}
 }
 
-// introduction describes what runs.
+// introduction says which server and which podcount are running.
 func introduction(url string, podcount []string) string {
 	return "A fake API server with 3 nodes and about 30 pods that come and go runs at " + url + ".\n" +
 		"podcount runs against it: " + strings.Join(podcount, " ") + "\n"

@@ -43,7 +43,7 @@ func (l *Lifetime) Err() error {
 	return cause
 }
 
-// WithGrace returns a context that ends with ctx, or grace after stop has ended.
+// WithGrace returns a context that ends with ctx, or when the time grace has passed since stop ended.
 func WithGrace(ctx, stop context.Context, grace time.Duration) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	context.AfterFunc(stop, func() { time.AfterFunc(grace, cancel) })

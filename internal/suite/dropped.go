@@ -13,6 +13,7 @@ var DroppedLabels = Topic{
 	{"a dropped label is reported once and retried rarely", droppedIsReportedOnce},
 	{"a dropped label is retried every ten minutes", droppedIsRetried},
 	{"a label that is kept is written beside one that is dropped", labelBesideADroppedOne},
+	{"-once reports the label that is kept, and fails", onceBesideADroppedLabel},
 	{"a recreated node starts afresh", recreatedNodeStartsAfresh},
 }
 
@@ -74,6 +75,18 @@ func labelBesideADroppedOne(t *testing.T, podcount Program) {
 		f.Remove("nodes", At("", "cp"))
 		testkit.Pass(11 * time.Minute)
 		testkit.WantNumber(t, "reports of its end", p.Logged("the server no longer drops the labels"), 0)
+	})
+}
+
+func onceBesideADroppedLabel(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", ControlPlane)
+		f.Strip(TotalLabel)
+		p := podcount.Start(t, f, "-once", "-v", "0", "-node-label", OwnPodsLabel)
+		testkit.WantError(t, "-once", p.Finish(), "could not correct 1 object (cp)")
+		WantLabel(t, f, "cp", OwnPodsLabel, "0")
+		testkit.WantNumber(t, "reports of written labels", p.Logged("label written"), 1)
+		testkit.WantNumber(t, "Events", len(EventsOf(f, "PodCountChanged")), 1)
 	})
 }
 

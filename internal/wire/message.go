@@ -130,7 +130,7 @@ func (r *protobufReader) readMessage(end int64, schema Schema) error {
 		if err := r.skipTo(f.end); err != nil {
 			return err
 		}
-		// readTag appended the number. After an error nothing more is read, so it may stay.
+		// The field is done, so remove its number, which readTag has appended.
 		r.path = r.path[:len(r.path)-1]
 	}
 	return nil

@@ -35,7 +35,7 @@ func (p *parser) isWrapped(parentColumn int) bool {
 	return isText && indentation > parentColumn
 }
 
-// A plain scalar is in a block, or in a flow, which is what YAML calls the inside of brackets and braces.
+// inBlock and inFlow are values of the parameter isInFlow. YAML calls the inside of brackets and braces a flow.
 const (
 	inBlock = false
 	inFlow  = true
