@@ -22,15 +22,15 @@ import (
 func readmeController(t *testing.T, podcount Program) {
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "podcount")
-	overlay := overlayWith(t, dir, "crowded.go", readmeExample(t))
+	overlay := overlayWith(t, dir, readmeExamples(t))
 	mustRun(t, "go", "build", overlay, "-o", binary, ".")
 	t.Run("it is listed and has its flag in the help", func(t *testing.T) {
 		testkit.WantText(t, mustRun(t, binary, "-controllers=help"), "crowded      on   warns of namespaces")
 		testkit.WantText(t, mustRun(t, binary, "-h"), "-crowded-limit N")
 	})
 	t.Run("it works with the rights in the manifest", func(t *testing.T) { crowdedWorks(t, binary) })
-	t.Run("podcount's tests pass with it", func(t *testing.T) {
-		tests := []string{"TestControllersHelp", "TestManifests", "TestUsage"}
+	t.Run("its test and podcount's tests pass", func(t *testing.T) {
+		tests := []string{"TestControllersHelp", "TestManifests", "TestUsage", "TestCrowdedNamespaceIsLogged"}
 		pattern := "^(" + strings.Join(tests, "|") + ")$"
 		passed := mustRun(t, "go", "test", overlay, "-count=1", "-v", "-run", pattern, ".")
 		for _, test := range tests {
@@ -39,37 +39,52 @@ func readmeController(t *testing.T, podcount Program) {
 	})
 }
 
-// overlayWith writes a file to dir, and returns the flag with which the go command finds it beside main.go.
-func overlayWith(t *testing.T, dir, name, text string) string {
+// overlayWith writes files to dir, and returns the flag with which the go command finds them beside main.go.
+func overlayWith(t *testing.T, dir string, files map[string]string) string {
 	t.Helper()
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(dir, name)
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(here, name): file}})
+	replace := map[string]string{}
+	for name := range files {
+		replace[filepath.Join(here, name)] = filepath.Join(dir, name)
+	}
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": replace})
 	if err != nil {
 		t.Fatal(err)
 	}
-	testkit.WriteFiles(t, dir, map[string]string{name: text, "overlay.json": string(overlay)})
+	testkit.WriteFiles(t, dir, files)
+	testkit.WriteFiles(t, dir, map[string]string{"overlay.json": string(overlay)})
 	return "-overlay=" + filepath.Join(dir, "overlay.json")
 }
 
-// readmeExample returns the source file that the README shows.
-func readmeExample(t *testing.T) string {
+// readmeExamples returns the source files that the README shows: a controller, and then its test.
+func readmeExamples(t *testing.T) map[string]string {
 	t.Helper()
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, section, hasSection := strings.Cut(string(readme), "\n### Write your own controller\n")
-	_, text, _ := strings.Cut(section, "```go\n")
-	text, _, isClosed := strings.Cut(text, "```")
-	if !hasSection || !isClosed {
-		t.Fatal("the README shows no controller")
+	if !hasSection {
+		t.Fatal("the README has no such section")
 	}
-	testkit.WantBetween(t, "lines of the controller in the README", strings.Count(text, "\n"), 20, 40)
-	return text
+	controller, rest := cutGoBlock(t, section)
+	test, _ := cutGoBlock(t, rest)
+	testkit.WantBetween(t, "lines of the controller in the README", strings.Count(controller, "\n"), 20, 50)
+	return map[string]string{"crowded.go": controller, "crowded_test.go": test}
+}
+
+// cutGoBlock returns the first block of Go in a text, and what follows it.
+func cutGoBlock(t *testing.T, text string) (block, rest string) {
+	t.Helper()
+	_, text, isOpened := strings.Cut(text, "```go\n")
+	block, rest, isClosed := strings.Cut(text, "```")
+	if !isOpened || !isClosed {
+		t.Fatal("the README shows too few blocks of Go")
+	}
+	return block, rest
 }
 
 // mustRun runs a command and returns its stdout. It fails the test if the command fails.
