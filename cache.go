@@ -153,7 +153,7 @@ func isNewerVersion(a, b string) bool {
 
 func isDecimal(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// setLocked stores obj, and returns the changes.
+// setLocked stores obj, and returns the changes. It stores obj even if no change is reported.
 func (s *Store[T]) setLocked(obj T) []Delta[T] {
 	var none T
 	key := obj.meta().NamespacedName()
@@ -257,8 +257,8 @@ func (l *Listing[T]) Commit() (changes []Delta[T]) {
 	s := l.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// The store may hold objects before its first list, if Apply was called. Then the objects that are not in the list
-	// need a Delta.
+	// The reflector never calls Apply before the first list. If another caller did, the objects that are not in the
+	// list would need a Delta.
 	isFirst := !s.hasList && len(s.items) == 0
 	s.hasList = true
 	if isFirst {
@@ -589,8 +589,8 @@ func (o *JSONObject[F]) readFrom(raw *rawObject) {
 	}
 }
 
-// decoder reads objects of one kind from lists, watches and other answers. It reuses its memory, so an object that the
-// store already has needs no allocation. Only one goroutine at a time may use it.
+// decoder reads objects of one kind from lists, watches and other answers. It reuses its memory, so a pod or a node
+// that the store already has needs no allocation. Only one goroutine at a time may use it.
 type decoder[T Object[T]] struct {
 	kind   *Kind[T]
 	wire   *wire.Decoder // fills raw through the methods of wire.ObjectReader, which are at the end of this file

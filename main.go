@@ -19,8 +19,8 @@
 // The calls are main → run → connectAndRun → manager.run → runControllers, which starts two chains:
 //
 //	startCaches → Reflector.Run → publish → the function given to Watch → Queue.Add
-//	startControllers → runController → runWorker → Reconcile
-//	                                 → begin → the function given to Watch → Queue.Add, for what exists already
+//	startControllers → runController → begin → the function given to Watch → Queue.Add, for what exists already
+//	                                 → runWorker → Reconcile
 //	                                 → Resync → Queue.Add, at each interval
 //
 // Before that, connectAndRun calls manager.setUp → Setup → Watch.
@@ -439,8 +439,8 @@ func (c *Controller) recordWrite(key Key) {
 
 // waitForTurn waits until -qps allows a write of an object. It returns false if the object cools down after a write
 // (coolDown adds its key again, except with -once), or if podcount stops.
-func (c *Controller) waitForTurn(m *Meta) bool {
-	_, isCoolingDown := c.coolingDown.Load(m.UID())
+func (c *Controller) waitForTurn(meta *Meta) bool {
+	_, isCoolingDown := c.coolingDown.Load(meta.UID())
 	if isCoolingDown {
 		return false
 	}
@@ -449,14 +449,14 @@ func (c *Controller) waitForTurn(m *Meta) bool {
 
 // coolDown makes the controller leave an object alone for d after a write, and then reconcile the object again. With
 // -once, it leaves the object alone for good, because later changes are for the next run.
-func (c *Controller) coolDown(m *Meta, d time.Duration) {
-	c.coolingDown.Store(m.UID(), true)
+func (c *Controller) coolDown(meta *Meta, d time.Duration) {
+	c.coolingDown.Store(meta.UID(), true)
 	if c.isOnce {
 		return
 	}
 	time.AfterFunc(d, func() {
-		c.coolingDown.Delete(m.UID())
-		c.queue.Add(m.Key())
+		c.coolingDown.Delete(meta.UID())
+		c.queue.Add(meta.Key())
 	})
 }
 
@@ -478,7 +478,7 @@ func setUpPodPrinter(m *manager, c *Controller) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// The controller pod-count
+// The pod-count controller
 
 // strippedPause is how long podcount does not retry a stripped write: the server accepts the patch, but drops what it
 // writes, as a webhook or a schema may do. Such a write costs the server, and all clients that watch the object, as
@@ -653,7 +653,7 @@ func (p *podCountController) reconcile(ctx context.Context, key Key) (Result, er
 		return Result{}, nil
 	}
 	if len(p.withoutPaused(node, fixes)) == 0 {
-		return Result{}, nil // pause has scheduled the key.
+		return Result{}, nil // The method pause has added the key for the end of the pause.
 	}
 	if !p.waitForTurn(&node.Meta) {
 		return Result{}, nil
@@ -898,7 +898,7 @@ func (p *podCountController) postChange(node *Node, change logging.Change) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// The controller count
+// The count controller
 
 // countController keeps the status of each Count right: how many pods of a name there are, and whether the Count wants
 // as many.
@@ -914,32 +914,40 @@ type countController struct {
 	podsByApp   []*CountIndex[*Pod, Key] // one for each of appLabels
 
 	strippedPauses retry.GroupPauses[Key, *Installation] // of the statuses that the server has dropped
-	reports        sync.Map                              // by key of a Count: the countReport that was posted last
-	dryRunTexts    sync.Map                              // by key of a Count: what a dry run has logged last
+	// reports has the countReport of each Count by its key: the one that was posted last, or else the one that was made
+	// from the status that was found first.
+	reports sync.Map
+
+	dryRunTexts sync.Map // by key of a Count: what a dry run has logged last
 }
 
 // appLabels are the labels that can name the app of a pod.
 var appLabels = []string{"app", "app.kubernetes.io/name", "run"}
 
 func setUpCount(m *manager, c *Controller) {
-	control := &countController{
-		Controller: c,
-		options:    m.options,
-		log:        m.log,
-		recorder:   m.recorder,
-		counts:     m.counts,
-		pods:       m.pods,
-	}
+	control := newCountController(m, c)
 	m.pods.NeedLabels(appLabels...)
-	for i := range appLabels {
-		appOf := func(pod *Pod) Key { return appOfPod(pod, i) }
-		control.podsByApp = append(control.podsByApp, CountBy(m.pods.Store, appOf))
-	}
-	control.countsByApp = IndexBy(m.counts.Store, appOfCount)
 	Watch(c, m.pods, control.podKeys)
 	Watch(c, m.counts, control.countKeys)
 	c.Reconcile = control.reconcile
 	c.Totals = control.totals
+}
+
+func newCountController(m *manager, c *Controller) *countController {
+	control := &countController{
+		Controller:  c,
+		options:     m.options,
+		log:         m.log,
+		recorder:    m.recorder,
+		counts:      m.counts,
+		countsByApp: IndexBy(m.counts.Store, appOfCount),
+		pods:        m.pods,
+	}
+	for i := range appLabels {
+		appOf := func(pod *Pod) Key { return appOfPod(pod, i) }
+		control.podsByApp = append(control.podsByApp, CountBy(m.pods.Store, appOf))
+	}
+	return control
 }
 
 // appOfPod returns the namespace of a pod and the app that one of appLabels names. It returns Key{} if the pod is nil
@@ -1082,7 +1090,7 @@ func (c *countController) reconcile(ctx context.Context, key Key) (Result, error
 		return Result{}, nil
 	}
 	// Store the previous report before the write. If the answer to the write is lost, the next try finds the new status
-	// in the cache. It would take it for the previous one, and post nothing.
+	// in the cache. Without the stored report, it would take that status for the previous one, and post nothing.
 	previous := c.previousReport(plan)
 	c.reports.Store(key, previous)
 	err := c.correct(ctx, plan)
@@ -1232,7 +1240,8 @@ type countReport struct {
 	message    string
 }
 
-// reportOf returns what Events say about a Count with this status. Without a status, that is a mismatch.
+// reportOf returns what Events say about a Count with this status. A status that is not healthy, or missing, makes a
+// mismatch.
 func reportOf(count *Count, status countStatus) countReport {
 	report := countReport{
 		uid:        count.UID(),
@@ -1281,8 +1290,8 @@ func isStatusOfSpec(status countStatus, count *Count) bool {
 	return string(status.Healthy) == strconv.FormatBool(hasWanted)
 }
 
-// postReport posts Synced for a new spec, a warning for each mismatch, and CountMatched for a match that follows
-// something else. It posts nothing if the report is the same as the previous one.
+// postReport posts Synced for a new spec, a warning for each mismatch or invalid spec, and CountMatched for a match
+// that follows something else. It posts nothing if the report is the same as the previous one.
 func (c *countController) postReport(plan countPlan, previous countReport) {
 	count := plan.count
 	report := reportOf(count, plan.status)

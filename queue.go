@@ -106,8 +106,9 @@ func (q *Queue[K]) Get() (key K, ok bool) {
 	}
 }
 
-// Done gives back a key that Get returned. If err is nil, Done forgets the key's failures. Otherwise the key is handed
-// out again after its backoff.
+// Done gives back a key that Get returned. If err is nil, Done forgets the key's failures, and adds the key again after
+// result.RequeueAfter, unless that is 0. Otherwise the key is handed out again after its backoff or result.RetryAfter,
+// whichever is longer.
 func (q *Queue[K]) Done(key K, result Result, err error) {
 	q.update("done", func(item *queueItem[K]) {
 		q.options.Metrics.Observe(item.stageBegan, "workqueue_work_duration_seconds", q.options.Name)
@@ -297,15 +298,15 @@ func (q *Queue[K]) backOff(item *queueItem[K], retryAfter time.Duration) {
 	q.options.Metrics.Count("workqueue_retries_total", q.options.Name)
 }
 
-// settleAt settles the key at a later time. The timer is never stopped. If nothing is due when it fires, nothing
-// changes: update makes an item for a key that is not in items, and settle deletes it at once.
+// settleAt settles the key at a later time. The timer is never stopped, so it may fire when nothing is due; then
+// nothing changes. If the key has left items by then, update makes an item for it, and settle deletes that at once.
 func (q *Queue[K]) settleAt(key K, at time.Time) {
 	noChange := func(*queueItem[K]) {}
 	time.AfterFunc(time.Until(at), func() { q.update("wake", noChange, key) })
 }
 
 // settle moves a key to the stage where it belongs now, moves a ready key to the urgent line if it has become urgent,
-// or forgets a key that is idle. It runs after every change to a key, and at the end of each wait.
+// or forgets a key that is idle. It runs after every update of a key, and at the end of each wait.
 //
 // A key that a worker has stays in stageWorking until Done, so no other worker can get it.
 func (q *Queue[K]) settle(item *queueItem[K]) {

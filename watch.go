@@ -220,8 +220,7 @@ func (r *Reflector[T]) runWhileInstalled(ctx context.Context) {
 			r.handlePresence(ctx, found)
 		}
 
-		isMissingFromStart := r.session == nil && r.absences == 1
-		if isMissingFromStart && r.once {
+		if r.once && isNotInstalled && r.session == nil {
 			r.markSynced()
 			return
 		}
@@ -245,7 +244,7 @@ func (r *Reflector[T]) handlePresence(ctx context.Context, found Installation) {
 func (r *Reflector[T]) handleAbsence() {
 	r.absences++
 	if r.session == nil && r.absences == 1 {
-		r.log.Info("waiting for a resource that the server does not have: is its CRD installed?",
+		r.log.Info("the server does not have this resource: is its CRD installed?",
 			"resource", r.kind.Resource, "in", r.kind.API)
 	}
 	if r.session != nil && r.absences >= absencesUntilRemoved {
@@ -627,8 +626,8 @@ func (r *Reflector[T]) handleEvent(event WatchEvent[T]) {
 
 // afterWatch applies the policy for a watch that ended like this, and returns how long to wait before the next request.
 func (r *Reflector[T]) afterWatch(end watchEnd) (wait time.Duration) {
-	// A useful watch first resets both counters. If it also ended fruitlessly, it then counts as the first fruitless
-	// one. A watch that brought only known events and ended at once was not useful.
+	// A useful watch resets both counters before its own end is counted. A short watch is not useful: it brought no
+	// events, or only known ones.
 	wasUseful := end.events > 0 && !end.isShort()
 	if wasUseful {
 		r.fruitlessWatches = 0
@@ -709,8 +708,8 @@ const (
 	watchEnded       watchOutcome = iota // The server or the network ended a watch that worked.
 	watchExpired                         // 410: the server no longer knows the version.
 	watchRejected                        // 400 or 422: the server rejected the request.
-	watchFailed                          // The stream ended with an ERROR frame.
-	watchUnavailable                     // The watch was not opened, or the server is overloaded (429).
+	watchFailed                          // Any other ERROR frame ended the stream.
+	watchUnavailable                     // The server is overloaded (429), or the watch was not opened for another reason.
 	watchUnreadable                      // The stream could not be decoded.
 	watchSilent                          // Nothing arrived, not even a bookmark.
 	watchShort                           // The watch ended within a second and brought nothing new.

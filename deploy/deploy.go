@@ -116,7 +116,7 @@ func (s Settings) checkName() error {
 
 func (s Settings) checkNamespace() error {
 	if s.Namespace == "" {
-		return errors.New(`-manifest-namespace "": name the namespace for podcount`)
+		return errors.New("-manifest-namespace must not be empty: name the namespace in which the manifest puts podcount")
 	}
 	return nil
 }

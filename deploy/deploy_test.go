@@ -219,7 +219,7 @@ func TestWrongSettingsAreRefused(t *testing.T) {
 		change func(*Settings)
 	}{
 		{`-image "a b"`, func(s *Settings) { s.Image = "a b" }},
-		{`-manifest-namespace ""`, func(s *Settings) { s.Namespace = "" }},
+		{"-manifest-namespace must not be empty", func(s *Settings) { s.Namespace = "" }},
 		{"begin with podcount, as in podcount-view", func(s *Settings) { s.Name = "view" }},
 		{"has 64 characters", func(s *Settings) { s.Name = "podcount" + strings.Repeat("a", 56) }},
 		{"must not end in -pods", func(s *Settings) { s.Name = "podcount-pods" }},

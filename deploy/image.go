@@ -28,7 +28,8 @@ func checkReference(image string) error {
 	if hasTag {
 		tag := rest[tagColon+1:]
 		if !isTag(tag) {
-			return fmt.Errorf("%q is not a tag", tag)
+			return fmt.Errorf("%q is not a valid tag: use at most 128 letters, digits, '_', '.' or '-', and do not begin with "+
+				"'.' or '-'", tag)
 		}
 		name = rest[:tagColon]
 	}

@@ -130,7 +130,8 @@ func (s Settings) checkRights() error {
 		}
 		for _, text := range append([]string{r.APIGroup, r.Resource}, r.Verbs...) {
 			if strings.Trim(text, lowerCase+digits+".-/") != "" {
-				return fmt.Errorf("-manifest: %q in a controller's Rights: use only lower-case letters, digits and .-/", text)
+				return fmt.Errorf("-manifest: %q in a controller's Rights: "+
+					"use only lower-case letters, digits, '.', '-' and '/'", text)
 			}
 		}
 	}

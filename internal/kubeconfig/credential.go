@@ -27,9 +27,9 @@ type Config struct {
 	// server that needs no proxy.
 	Proxy func(*http.Request) (*url.URL, error)
 
-	// Credential returns the credential for the next request. It may wait for a file or a program until ctx ends. refused
-	// is nil, except after a 401: then it is the credential that the server has refused. If that is still the current
-	// one, all files are read again, and the exec program runs again. Credential is safe for concurrent use.
+	// Credential returns the credential for the next request. It may wait for a file or a program until ctx ends.
+	// refused is nil, except after a 401: then it is the credential that the server has refused. If that is still the
+	// current one, all files are read again, and the exec program runs again. Credential is safe for concurrent use.
 	Credential func(ctx context.Context, refused *Credential) (*Credential, error)
 
 	access *access // nil unless Load has made the Config
@@ -158,7 +158,8 @@ func (a *access) renewalLocked(isForced bool) *renewal {
 	return a.renewal
 }
 
-// renew reads the parts that are due, or all if isForced, and makes the resulting credential the current one.
+// renew reads the parts that are due, or all if isForced, and makes the resulting credential the current one. If that
+// fails, the current credential stays, but callers get the error until the next renewal.
 func (a *access) renew(isForced bool) (*Credential, error) {
 	cred, err := a.assemble(isForced)
 	a.mu.Lock()

@@ -334,7 +334,7 @@ func (a *access) warnAboutReadableFiles(ctx context.Context) {
 		}
 		info, err := within(ctx, fileTimeout, file, os.Stat)
 		if err == nil && info.Mode().Perm()&0o004 != 0 {
-			a.log.Warn("everyone on this machine can read a file that holds a secret: chmod go-rwx it", "file", file)
+			a.log.Warn("every user of this machine can read a file that holds a secret: run chmod go-rwx on it", "file", file)
 		}
 	}
 }

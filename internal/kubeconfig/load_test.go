@@ -329,7 +329,7 @@ func TestInsecureConfigurationsAreWarnedOf(t *testing.T) {
 		return log.String()
 	}
 	const certificate = "client-certificate: tls.crt\n    client-key: tls.key"
-	const everyone = `everyone on this machine can read a file that holds a secret: chmod go-rwx it" file=`
+	const everyone = `every user of this machine can read a file that holds a secret: run chmod go-rwx on it" file=`
 	for _, open := range []struct{ user, file string }{
 		{"token: t", "config"},
 		{"tokenFile: token", "token"},

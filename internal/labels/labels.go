@@ -52,8 +52,8 @@ func CheckDNSName(name string) error {
 		isValid = isValid && isName(part, lowerCase, "-")
 	}
 	if !isValid {
-		return fmt.Errorf("%q must be lower-case letters, digits, '-' or '.', "+
-			"begin and end with a letter or digit, and have at most 253 characters", name)
+		return fmt.Errorf("%q must be lower-case letters, digits, '-' or '.', have at most 253 characters, "+
+			"and begin and end with a letter or digit, as must each part between dots", name)
 	}
 	return nil
 }

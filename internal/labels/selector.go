@@ -188,7 +188,7 @@ func newSetRequirement(key, symbol, value string) (requirement, error) {
 	list, isOpened := strings.CutPrefix(value, "(")
 	list, isClosed := strings.CutSuffix(list, ")")
 	if !isOpened || !isClosed {
-		return requirement{}, fmt.Errorf("%s needs values in parentheses: %s %s (a,b)", symbol, key, symbol)
+		return requirement{}, fmt.Errorf("%q needs values in parentheses: %s %s (a,b)", symbol, key, symbol)
 	}
 	r := requirement{key: key, operator: in}
 	if symbol == "notin" {

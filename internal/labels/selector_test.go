@@ -70,9 +70,9 @@ func TestSelectorMatches(t *testing.T) {
 
 func TestBadSelectorsAreRefusedWithAReason(t *testing.T) {
 	for text, want := range map[string]string{
-		"app in web":            `in needs values in parentheses: app in (a,b)`,
-		"app notin (a":          `notin needs values in parentheses: app notin (a,b)`,
-		"app in (":              `in needs values in parentheses`,
+		"app in web":            `"in" needs values in parentheses: app in (a,b)`,
+		"app notin (a":          `"notin" needs values in parentheses: app notin (a,b)`,
+		"app in (":              `"in" needs values in parentheses`,
 		"app like web":          `"like" is not an operator`,
 		"app\nlike\nweb":        `"like" is not an operator`,
 		"a=b,,c":                `requirement 2 ""`,

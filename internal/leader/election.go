@@ -171,7 +171,7 @@ func (e *Election) acquire(stop context.Context) (firstDeadline time.Time, isOur
 		}
 		switch {
 		case errors.Is(err, errHeld):
-			e.outage.Worked("acquire")
+			e.outage.Worked("acquire") // The request worked; only the lease is taken.
 			holder := e.observed.Spec.HolderIdentity
 			if holder != loggedHolder {
 				loggedHolder = holder

@@ -228,8 +228,8 @@ func (c *commandLine) checkLease() error {
 	isLongEnough := c.RenewDeadline > c.RetryPeriod && // else the next sum could overflow
 		c.RenewDeadline > c.RetryPeriod+c.RetryPeriod/5
 	if c.LeaseDuration <= c.RenewDeadline || !isLongEnough || c.RetryPeriod <= 0 {
-		return fmt.Errorf("-leader-elect-lease-duration %v must be more than -leader-elect-renew-deadline %v, "+
-			"that more than 1.2 × -leader-elect-retry-period %v, and that more than 0",
+		return fmt.Errorf("the flags must satisfy -leader-elect-lease-duration (%v) > -leader-elect-renew-deadline (%v) "+
+			"> 1.2 × -leader-elect-retry-period (%v) > 0",
 			c.LeaseDuration, c.RenewDeadline, c.RetryPeriod)
 	}
 	return nil

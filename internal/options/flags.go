@@ -80,8 +80,8 @@ func (c *commandLine) defineReading() {
 
 	c.beginSection("What is counted")
 	c.stringFlag(&c.controllerList, "controllers", "LIST",
-		"run these controllers: names, joined by commas; * is every one that is on by default, "+
-			"-NAME removes one; `-controllers help` lists them")
+		"run these controllers: names, joined by commas; * means all that are on by default, "+
+			"-NAME leaves one out; `-controllers help` lists them")
 	c.stringFlag(&c.Namespace, "namespace", "NAME",
 		"read only the pods and Counts of this namespace (default: all namespaces)")
 	c.stringFlag(&c.PodSelector, "pod-selector", "SELECTOR",
@@ -105,7 +105,7 @@ func (c *commandLine) defineWriting() {
 		"post an Event on each new pod: one more write per pod")
 	c.durationFlag(&c.Interval, "interval", "DURATION",
 		"check every node at this interval, and write to each at most once per interval "+
-			"(a Count at most once a second, or once per interval if that is shorter)")
+			"(to a Count at most once per second or per interval, whichever is shorter)")
 	c.floatFlag(&c.QPS, "qps", "N",
 		"send at most N patches of nodes or Counts a second, per controller")
 	c.intFlag(&c.Burst, "burst", "N",

@@ -80,7 +80,8 @@ type Controller struct {
 	Rights []deploy.Right
 }
 
-// UsageError reports that the flags, or the files that they name, cannot be used. The program exits with code 2.
+// UsageError reports that the flags, a selector in them, or the kubeconfig cannot be used. The program exits with code
+// 2.
 type UsageError struct{ Err error }
 
 func (e UsageError) Error() string { return e.Err.Error() }

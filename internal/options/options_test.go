@@ -91,7 +91,7 @@ func TestWrongUsage(t *testing.T) {
 		{"-node-label=hopegi/pod-count", "-node-label and -total-label are both hopegi/pod-count"},
 		{"-total-label=not valid", `-total-label: label key "not valid"`},
 		{"-total-label=", "-total-label: label key"},
-		{"-total-nodes=a in b", `invalid value "a in b" for flag -total-nodes: requirement 1 "a in b": in needs values`},
+		{"-total-nodes=a in b", `invalid value "a in b" for flag -total-nodes: requirement 1 "a in b": "in" needs values`},
 		{"-total-nodes=!hopegi/pod-count", "-total-nodes selects by hopegi/pod-count, the -total-label"},
 		{"-node-label=a.b/c -total-nodes=a.b/c=0", "-total-nodes selects by a.b/c, the -node-label"},
 		{"-namespace=No_Such", `-namespace "No_Such" cannot be the name of a namespace`},
@@ -102,12 +102,12 @@ func TestWrongUsage(t *testing.T) {
 		{"-listen=:nonsense", "use [HOST]:PORT"},
 		{"-once -leader-elect", "-leader-elect cannot be combined with -once or -prune"},
 		{"-prune -leader-elect", "-leader-elect cannot be combined with -once or -prune"},
-		{"-leader-elect-lease-duration=10s", "10s must be more than -leader-elect-renew-deadline 10s"},
+		{"-leader-elect-lease-duration=10s", "(10s) > -leader-elect-renew-deadline (10s)"},
 		{"-leader-elect-lease-duration=15500ms", "-leader-elect-lease-duration 15.5s must be whole seconds"},
 		{"-leader-elect-lease-duration=2147483648s", "is too long: a Lease can have at most 596523h14m7s"},
-		{"-leader-elect-retry-period=2540400h", "that more than 1.2 × -leader-elect-retry-period 2540400h0m0s"},
-		{"-leader-elect-renew-deadline=2400ms", "that more than 1.2 × -leader-elect-retry-period 2s"},
-		{"-leader-elect-retry-period=0s", "and that more than 0"},
+		{"-leader-elect-retry-period=2540400h", "> 1.2 × -leader-elect-retry-period (2540400h0m0s)"},
+		{"-leader-elect-renew-deadline=2400ms", "> 1.2 × -leader-elect-retry-period (2s)"},
+		{"-leader-elect-retry-period=0s", "-leader-elect-retry-period (0s) > 0"},
 		{"-leader-elect-resource-name=Pod Count", `-leader-elect-resource-name: "Pod Count" must be lower-case`},
 		{"-leader-elect-resource-namespace=a.b", `-leader-elect-resource-namespace "a.b" cannot be the name of a namespace`},
 		{"-controllers=pods", `unknown controller "pods"; the controllers are pod-count, count, pod-printer`},
@@ -127,7 +127,7 @@ func TestWrongUsage(t *testing.T) {
 // 1.2 times this period is more than the longest duration.
 func TestRetryPeriodThatOverflowsIsRefused(t *testing.T) {
 	wantUsageError(t, "-leader-elect-lease-duration=400000h -leader-elect-renew-deadline=300000h "+
-		"-leader-elect-retry-period=250000h", "300000h0m0s, that more than 1.2 × -leader-elect-retry-period")
+		"-leader-elect-retry-period=250000h", "(300000h0m0s) > 1.2 × -leader-elect-retry-period")
 }
 
 func TestControllersAreChosenAsInKubeControllerManager(t *testing.T) {

@@ -170,8 +170,8 @@ func (p *Packer) share(values, name []byte) (set *labelSet, isShared bool) {
 }
 
 // claim makes the named object the owner of values that have none, and reports whether it is their owner. If another
-// object is, claim ends that, because share shares the values from now on. claim compares hashes: a collision does no
-// harm, because it only shares the values too early or too late.
+// object is their owner, claim removes that entry, because share shares the values from now on. claim compares hashes:
+// a collision does no harm, because it only shares the values too early or too late.
 func (p *Packer) claim(name, values []byte) bool {
 	nameHash := maphash.Bytes(p.hashSeed, name)
 	valuesHash := maphash.Bytes(p.hashSeed, values)

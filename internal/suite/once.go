@@ -21,6 +21,7 @@ var Once = Topic{
 	{"-once fails if one write fails, but does the others", onceDoesTheOtherWrites},
 	{"-once gives up if lists fail for two minutes", onceWithoutLists},
 	{"-once fails if the schema drops the status", onceWithDroppedStatus},
+	{"-once does not wait for a resource that was removed", onceWithRemovedResource},
 	{"-once writes each node once even while pods keep coming", onceWritesEachNodeOnce},
 	{"the numbers of a summary add up whatever changes meanwhile", summaryAddsUp},
 	{"-once names the objects that each controller left wrong", onceNamesWrongObjects},
@@ -171,6 +172,19 @@ func onceWithDroppedStatus(t *testing.T, podcount Program) {
 		p := podcount.Start(t, f, "-once")
 		testkit.WantError(t, "-once", p.Finish(), "count could not correct 1 object (default/nginx)")
 		testkit.WantText(t, p.Log.String(), "1 count: 0 written, 0 right, 1 failed, in ")
+	})
+}
+
+func onceWithRemovedResource(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.Script(t, "list counts, always: refuse 503")
+		start := time.Now()
+		p := podcount.Start(t, f, "-once")
+		testkit.Pass(time.Second)
+		f.InstallCRD(nil)
+		testkit.WantError(t, "-once", p.Finish(), "")
+		testkit.WantBetween(t, "time it took", time.Since(start), 0, 30*time.Second)
 	})
 }
 

@@ -53,7 +53,7 @@ type hour struct {
 	start       time.Time
 	hasElection bool
 
-	// versions are the versions that the cluster had, the oldest first. Renewals of the lease are not among them.
+	// versions are the resourceVersions of the cluster so far, oldest first, without those of renewals of the Lease.
 	versions []versionFrom
 
 	// sent are the requests that are not accounted for yet, by method and path.

@@ -136,8 +136,8 @@ func (r *protobufReader) readMessage(end int64, schema Schema) error {
 	return nil
 }
 
-// atEnd reports whether a message that ends at the given offset has no more fields. A read error other than io.EOF is
-// not the end: the next read fails, too, because a failed body stays failed.
+// atEnd reports whether a message that ends at the given offset has no more fields. A read error other than io.EOF does
+// not count as the end: the next read reports it, because a failed body fails again.
 func (r *protobufReader) atEnd(end int64) bool {
 	if end != unbounded {
 		return r.offset() >= end

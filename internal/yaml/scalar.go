@@ -342,7 +342,7 @@ func (p *parser) blockLines(parentColumn, relative int) (lines []string) {
 			isKnown = text != ""
 		}
 		if text != "" && spaces < indentation {
-			p.fail("the line is indented less than the first line of its block, or with a tab")
+			p.fail("the line is indented by less than the first line of its block, or by a tab")
 		}
 		lines = append(lines, line[min(indentation, spaces):])
 	}

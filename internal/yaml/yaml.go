@@ -251,7 +251,7 @@ func (p *parser) node(parentColumn int) any {
 	if p.atKey() {
 		return p.blockMap()
 	}
-	return p.scalar(parentColumn)
+	return p.flowNode(parentColumn)
 }
 
 // atDash reports whether an item of a block list begins here.
@@ -323,7 +323,8 @@ func (p *parser) valueOf(keyColumn int) any {
 		if p.atBlockScalar() {
 			return p.blockScalar(keyColumn)
 		}
-		return p.scalar(keyColumn)
+		// No block map or list can begin in the line of its key.
+		return p.flowNode(keyColumn)
 	}
 	hasContent := p.skipToContent()
 	isListInKeyColumn := hasContent && p.column == keyColumn && p.atDash()
@@ -416,9 +417,9 @@ func (p *parser) plainKey(text string) string {
 	return key
 }
 
-// scalar reads a value that is not a block, up to the end of its last line. A plain scalar continues on the following
-// lines that are indented by more than parentColumn.
-func (p *parser) scalar(parentColumn int) any {
+// flowNode reads a value that is not a block: a plain or quoted scalar, or a map or list in brackets, up to the end of
+// its last line. A plain scalar continues on the following lines that are indented by more than parentColumn.
+func (p *parser) flowNode(parentColumn int) any {
 	var value any
 	switch p.peek() {
 	case '"', '\'':

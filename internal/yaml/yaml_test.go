@@ -84,9 +84,9 @@ func TestAmbiguousYAMLIsRefusedWithItsLine(t *testing.T) {
 		{"a: y", `1: some programs read "y" as true or false`},
 		{"just text\nmore", "2: unexpected line"},
 		{"a: |0\n  x", "1: a block must begin with | or >"},
-		{"a: |2\n x", "2: the line is indented less than the first line of its block, or with a tab"},
-		{"a: |\n \tx", "2: the line is indented less than the first line of its block, or with a tab"},
-		{"a: |\n   \n  x", "3: the line is indented less than the first line of its block, or with a tab"},
+		{"a: |2\n x", "2: the line is indented by less than the first line of its block, or by a tab"},
+		{"a: |\n \tx", "2: the line is indented by less than the first line of its block, or by a tab"},
+		{"a: |\n   \n  x", "3: the line is indented by less than the first line of its block, or by a tab"},
 		{"a: b # c\n  d", "2: unexpected line"},
 		{"a: b\n\n  c", "3: unexpected line"},
 		{"a: b\n  c: d", "2: unexpected text after the value"},
@@ -221,7 +221,7 @@ var errorsOfParse = regexp.MustCompile(`^[0-9]+: (` + strings.Join([]string{
 	`the closing quote is missing`,
 	`unknown escape \\.`,
 	`a block must begin with \| or >, then \+ or -, and a digit for the indentation, all optional except the first`,
-	`the line is indented less than the first line of its block, or with a tab`,
+	`the line is indented by less than the first line of its block, or by a tab`,
 }, "|") + `)$`)
 
 // written returns a tree as JSON, in which characters that a file must not contain are escaped.
