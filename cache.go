@@ -342,6 +342,52 @@ func (ix *CountIndex[T, K]) change(obj T, by int) {
 	}
 }
 
+// NamespaceCountIndex counts the objects of a store by their namespace and a name that its user chooses, such as the app
+// of a pod. A CountIndex by Key could do the same, but would need more memory: here a namespace is stored once, not with
+// each name. It is safe for concurrent use.
+type NamespaceCountIndex[T Object[T]] struct {
+	nameOf func(T) string
+	mu     *sync.RWMutex             // the store's; guards counts
+	counts map[string]map[string]int // by namespace, then by name
+}
+
+// CountInNamespacesBy adds a NamespaceCountIndex to a store. It leaves out objects whose name is "". nameOf must always
+// return the same name for the same object.
+func CountInNamespacesBy[T Object[T]](s *Store[T], nameOf func(T) string) *NamespaceCountIndex[T] {
+	ix := &NamespaceCountIndex[T]{nameOf: nameOf, mu: &s.mu, counts: map[string]map[string]int{}}
+	s.addIndex(ix)
+	return ix
+}
+
+// Count returns the number of objects with this namespace and name, in O(1).
+func (ix *NamespaceCountIndex[T]) Count(key Key) int {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	return ix.counts[key.Namespace][key.Name]
+}
+
+func (ix *NamespaceCountIndex[T]) add(obj T) { ix.change(obj, +1) }
+
+func (ix *NamespaceCountIndex[T]) remove(obj T) { ix.change(obj, -1) }
+
+func (ix *NamespaceCountIndex[T]) change(obj T, by int) {
+	name := ix.nameOf(obj)
+	if name == "" {
+		return
+	}
+	namespace := obj.meta().Key().Namespace
+	if ix.counts[namespace] == nil {
+		ix.counts[namespace] = map[string]int{}
+	}
+	ix.counts[namespace][name] += by
+	if ix.counts[namespace][name] == 0 {
+		delete(ix.counts[namespace], name)
+	}
+	if len(ix.counts[namespace]) == 0 {
+		delete(ix.counts, namespace)
+	}
+}
+
 // ObjectIndex finds the objects of a store by a key that its user chooses. Unlike a CountIndex, it needs memory for
 // each object. It is safe for concurrent use.
 type ObjectIndex[T Object[T], K comparable] struct {

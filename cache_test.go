@@ -215,9 +215,9 @@ func nodeNameOf(p *Pod) string { return p.NodeName }
 func TestIndexByALabelEqualsARecount(t *testing.T) {
 	dice := rand.New(rand.NewPCG(1, 2))
 	s := NewStore[*Pod]()
-	index := CountBy(s, func(p *Pod) Key {
+	index := CountInNamespacesBy(s, func(p *Pod) string {
 		app, _ := p.Label("app")
-		return Key{Namespace: p.Key().Namespace, Name: app}
+		return app
 	})
 	d := newDecoder(podKind("app"))
 	for step := range 3000 {
@@ -240,8 +240,15 @@ func TestIndexByALabelEqualsARecount(t *testing.T) {
 		for _, p := range s.All() {
 			recount[Key{p.Key().Namespace, p.Labels()["app"]}]++
 		}
-		if !maps.Equal(recount, index.counts) {
-			t.Fatalf("step %d: the index has %v, want %v", step, index.counts, recount)
+		counts := map[Key]int{}
+		for namespace, inNamespace := range index.counts {
+			for app := range inNamespace {
+				key := Key{namespace, app}
+				counts[key] = index.Count(key)
+			}
+		}
+		if !maps.Equal(recount, counts) {
+			t.Fatalf("step %d: the index has %v, want %v", step, counts, recount)
 		}
 	}
 }

@@ -911,7 +911,7 @@ type countController struct {
 	counts      *Reflector[*Count]
 	countsByApp *ObjectIndex[*Count, Key] // by the app whose pods they count
 	pods        *Reflector[*Pod]
-	podsByApp   []*CountIndex[*Pod, Key] // one for each of appLabels
+	podsByApp   []*NamespaceCountIndex[*Pod] // one for each of appLabels
 
 	strippedPauses retry.GroupPauses[Key, *Installation] // of the statuses that the server has dropped
 	// reports has the countReport of each Count by its key: the one that was posted last, or else the one that was made
@@ -944,8 +944,8 @@ func newCountController(m *manager, c *Controller) *countController {
 		pods:        m.pods,
 	}
 	for i := range appLabels {
-		appOf := func(pod *Pod) Key { return appOfPod(pod, i) }
-		control.podsByApp = append(control.podsByApp, CountBy(m.pods.Store, appOf))
+		appOf := func(pod *Pod) string { return appOfPod(pod, i).Name }
+		control.podsByApp = append(control.podsByApp, CountInNamespacesBy(m.pods.Store, appOf))
 	}
 	return control
 }
