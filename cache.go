@@ -342,9 +342,9 @@ func (ix *CountIndex[T, K]) change(obj T, by int) {
 	}
 }
 
-// NamespaceCountIndex counts the objects of a store by their namespace and a name that its user chooses, such as the app
-// of a pod. A CountIndex by Key could do the same, but would need more memory: here a namespace is stored once, not with
-// each name. It is safe for concurrent use.
+// NamespaceCountIndex counts the objects of a store by their namespace and a name that its user chooses, such as the
+// app of a pod. A CountIndex by Key could do the same, but would need more memory: here a namespace is stored once, not
+// with each name. It is safe for concurrent use.
 type NamespaceCountIndex[T Object[T]] struct {
 	nameOf func(T) string
 	mu     *sync.RWMutex             // the store's; guards counts
