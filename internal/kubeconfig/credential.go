@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 )
 
 // Config says where the API server is, and how to authenticate there. It is made by Load. A test can make its own,
@@ -251,6 +252,9 @@ func (a *access) renewFromProgram(isForced bool) error {
 func checkToken(token []byte) error {
 	if len(bytes.Fields(token)) > 1 {
 		return errors.New("has more than one line, or contains a space")
+	}
+	if bytes.ContainsFunc(bytes.TrimSpace(token), unicode.IsControl) {
+		return errors.New("contains a control character")
 	}
 	return nil
 }

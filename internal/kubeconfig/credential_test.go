@@ -1,6 +1,7 @@
 package kubeconfig
 
 import (
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 
@@ -39,4 +40,25 @@ func TestRefusedCredentialIsReadAgainDuringARenewal(t *testing.T) {
 			wantTokenOf(t, c, "two")
 		}
 	})
+}
+
+func TestTokenThatFitsNoHeaderIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	testkit.WriteFiles(t, dir, map[string]string{"lines": "a\nb", "control": "a\x01b"})
+	rows := []struct{ name, user, want string }{
+		{"two words in the kubeconfig", `token: "a b"`, "has more than one line, or contains a space"},
+		{"a control character in the kubeconfig", `token: "a\x01b"`, "contains a control character"},
+		{"two lines in a file", "tokenFile: " + dir + "/lines", "lines has more than one line, or contains a space"},
+		{"a control character in a file", "tokenFile: " + dir + "/control", "control contains a control character"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "config")
+			testkit.WriteFiles(t, filepath.Dir(file), map[string]string{
+				"config": fakekube.Kubeconfig("https://h", nil, row.user),
+			})
+			_, err := Load(t.Context(), Options{Kubeconfig: file, Getenv: noEnv, Log: logTo(&testkit.Buffer{})})
+			testkit.WantError(t, "loading", err, row.want)
+		})
+	}
 }
