@@ -153,8 +153,8 @@ func (c *cluster) live() {
 }
 
 // disturb does what a signal asks for. After SIGUSR1 the server goes away for a while. After SIGUSR2 it comes back at
-// once, but has forgotten its history, and there is a new pod that no watch will ever report. Either signal replaces an
-// outage that is still going on.
+// once, but has forgotten its history, and there is a new pod that no watch will ever report. Its Deployment wants one
+// pod more, so that it stays. Either signal replaces an outage that is still going on.
 func (c *cluster) disturb(sig os.Signal) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,6 +166,7 @@ func (c *cluster) disturb(sig os.Signal) {
 		time.AfterFunc(outage, func() { c.endOutage(mine) })
 		return
 	}
+	c.controllers.web.replicas++
 	c.create("pods", c.controllers.web.pod(object{"name": fmt.Sprintf("web-unseen-%d", c.disturbances)}))
 	c.fake.Compact()
 	c.comeBackLocked()

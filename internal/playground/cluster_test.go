@@ -119,8 +119,11 @@ func TestUSR2ForgetsTheHistory(t *testing.T) {
 	if code != http.StatusOK || !strings.Contains(body, "too old resource version") {
 		t.Errorf("a watch from an old version gets %d %s, want an error for it", code, body)
 	}
+	c.step()
 	if code, body := answers(c, "/api/v1/namespaces/default/pods/web-unseen-1"); code != http.StatusOK {
 		t.Errorf("the pod that no watch has reported: %d %s", code, body)
+	} else if strings.Contains(body, "deletionTimestamp") {
+		t.Errorf("the pod that no watch has reported is being deleted: %s", body)
 	}
 	testkit.WantEqual(t, "the output", out.String(), goneAndBack)
 }
