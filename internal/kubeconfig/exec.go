@@ -201,6 +201,9 @@ func (e *execPlugin) parse(printed []byte) (execStatus, error) {
 		return execStatus{}, fmt.Errorf("exec: %s must give a token, or both clientCertificateData and clientKeyData",
 			e.command)
 	}
+	if err := checkToken([]byte(got.Token)); err != nil {
+		return execStatus{}, fmt.Errorf("exec: %s printed a token that %w", e.command, err)
+	}
 	if !hasCert {
 		return got, nil
 	}

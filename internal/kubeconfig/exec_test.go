@@ -51,6 +51,8 @@ func TestBadExecAnswersAreErrors(t *testing.T) {
 		`{"kind":"Pod","status":{"token":"s3cret"}}`:                      `printed a "Pod"`,
 		credentialV1(fakekube.Object{}):                                   noPair,
 		credentialV1(fakekube.Object{"token": 1}):                         "cannot unmarshal number",
+		credentialV1(fakekube.Object{"token": "s3cret\nx"}):               "printed a token that has more than one line",
+		credentialV1(fakekube.Object{"token": "s3cret\x01"}):              "printed a token that contains a control character",
 		credentialV1(fakekube.Object{"clientCertificateData": "s3cret"}):  noPair,
 		credentialV1(fakekube.Object{"token": "x", "clientKeyData": "y"}): noPair,
 		credentialV1(fakekube.Object{"clientCertificateData": "s3cret", "clientKeyData": "s3cret"}): "printed " +
