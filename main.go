@@ -13,8 +13,9 @@
 // complete lists, because half a list would give wrong numbers. With -leader-elect, only the replica that leads works.
 // Events, about what was written and about new pods, are posted by internal/events, and no reconcile waits for them.
 //
-// A cache is a Reflector with its Store. README.md has a tour, and describes the packages in internal/ that these files
-// use: internal/kube sends the requests, and internal/kubeconfig finds the cluster and the credential.
+// A cache is a Reflector with its Store. docs/tour.md follows one pod through these files, and docs/internals.md
+// describes the packages in internal/ that they use: internal/kube sends the requests, and internal/kubeconfig finds the
+// cluster and the credential.
 //
 // The calls are main → run → connectAndRun → manager.run → runControllers, which starts two chains:
 //
@@ -73,7 +74,7 @@ import (
 
 var version = "dev" // the linker sets it from git
 
-// controllers are all jobs that podcount can do. To add one, append it in an init function: see README.md.
+// controllers are all jobs that podcount can do. To add one, append it in an init function: see docs/internals.md.
 var controllers = []Controller{
 	{
 		Name:  "pod-count",
@@ -1466,7 +1467,7 @@ func (m *manager) prepare(c *Controller) {
 	}
 }
 
-// The limits of the steps of a shutdown. README.md shows the same numbers.
+// The limits of the steps of a shutdown. docs/operating.md shows the same numbers.
 const (
 	drainTimeout   = 10 * time.Second // for writes in flight
 	eventsTimeout  = 5 * time.Second  // for Events that wait

@@ -102,13 +102,13 @@ func TestEachAlertHasACaseThatFiresAndOneThatDoesNot(t *testing.T) {
 	}
 }
 
-func TestReadmeExplainsEachAlert(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
+func TestDocumentationExplainsEachAlert(t *testing.T) {
+	page, err := os.ReadFile("../docs/operating.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var explained []string
-	for row := range strings.Lines(string(readme)) {
+	for row := range strings.Lines(string(page)) {
 		if strings.HasPrefix(row, "| `Podcount") {
 			firstCell, _, _ := strings.Cut(row[1:], "|")
 			explained = append(explained, regexp.MustCompile(`\w+`).FindAllString(firstCell, -1)...)
@@ -117,7 +117,7 @@ func TestReadmeExplainsEachAlert(t *testing.T) {
 	names := alertNames(t, alertRules(t))
 	slices.Sort(names)
 	slices.Sort(explained)
-	testkit.WantEqual(t, "the alerts in README.md", explained, names)
+	testkit.WantEqual(t, "the alerts in docs/operating.md", explained, names)
 }
 
 func TestEveryMetricAndLabelInAnAlertExists(t *testing.T) {

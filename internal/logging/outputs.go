@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// closeTimeout is how long Outputs.Close waits for the last lines of stdout, and again for those of stderr. README.md
-// shows the same number.
+// closeTimeout is how long Outputs.Close waits for the last lines of stdout, and again for those of stderr.
+// docs/operating.md shows the same number.
 const closeTimeout = time.Second
 
 // The output of -once is its product, so it gets a larger buffer and more time than a log.

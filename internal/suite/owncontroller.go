@@ -17,12 +17,12 @@ import (
 	"podcount/internal/yaml"
 )
 
-// readmeController shows that the file in the section "Write your own controller" of README.md works, and that the
-// tests of podcount pass with it in place.
-func readmeController(t *testing.T, podcount Program) {
+// documentedController shows that the file in the section "Write your own controller" of docs/internals.md works, and
+// that the tests of podcount pass with it in place.
+func documentedController(t *testing.T, podcount Program) {
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "podcount")
-	overlay := overlayWith(t, dir, readmeExamples(t))
+	overlay := overlayWith(t, dir, documentedFiles(t))
 	mustRun(t, "go", "build", overlay, "-o", binary, ".")
 	t.Run("it is listed and has its flag in the help", func(t *testing.T) {
 		testkit.WantText(t, mustRun(t, binary, "-controllers=help"), "crowded      on   warns of namespaces")
@@ -59,22 +59,45 @@ func overlayWith(t *testing.T, dir string, files map[string]string) string {
 	return "-overlay=" + filepath.Join(dir, "overlay.json")
 }
 
-// readmeExamples returns the source files that the README shows: a controller, and then its test.
-func readmeExamples(t *testing.T) map[string]string {
+// documentedFiles returns the source files that docs/internals.md shows: a controller, its test, and a fragment that
+// writes to an object.
+func documentedFiles(t *testing.T) map[string]string {
 	t.Helper()
-	readme, err := os.ReadFile("README.md")
+	page, err := os.ReadFile("docs/internals.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, hasSection := strings.Cut(string(readme), "\n### Write your own controller\n")
+	_, section, hasSection := strings.Cut(string(page), "\n## Write your own controller\n")
 	if !hasSection {
-		t.Fatal("the README has no such section")
+		t.Fatal("docs/internals.md has no section \"Write your own controller\"")
 	}
 	controller, rest := cutGoBlock(t, section)
-	test, _ := cutGoBlock(t, rest)
-	testkit.WantBetween(t, "lines of the controller in the README", strings.Count(controller, "\n"), 20, 50)
-	return map[string]string{"crowded.go": controller, "crowded_test.go": test}
+	test, rest := cutGoBlock(t, rest)
+	write, _ := cutGoBlock(t, rest)
+	testkit.WantBetween(t, "lines of the controller in docs/internals.md", strings.Count(controller, "\n"), 20, 50)
+	return map[string]string{
+		"crowded.go":      controller,
+		"crowded_test.go": test,
+		"widgets.go":      strings.Replace(widgets, "FRAGMENT", write, 1),
+	}
 }
+
+// widgets is what the documented fragment of a Reconcile needs around it, so that it compiles.
+const widgets = `package main
+
+import (
+	"context"
+	"errors"
+)
+
+func setUpWidgets(m *manager, c *Controller, right int) {
+	type fields struct{ Status struct{ Pods int } }
+	widgets := NewCache(m, JSONKind[fields]("Widget", "/apis/example.com/v1", "widgets"))
+	c.Reconcile = func(ctx context.Context, key Key) (Result, error) {
+		FRAGMENT
+	}
+}
+`
 
 // cutGoBlock returns the first block of Go in a text, and what follows it.
 func cutGoBlock(t *testing.T, text string) (block, rest string) {
@@ -82,7 +105,7 @@ func cutGoBlock(t *testing.T, text string) (block, rest string) {
 	_, text, isOpened := strings.Cut(text, "```go\n")
 	block, rest, isClosed := strings.Cut(text, "```")
 	if !isOpened || !isClosed {
-		t.Fatal("the README shows too few blocks of Go")
+		t.Fatal("docs/internals.md shows too few blocks of Go in that section")
 	}
 	return block, rest
 }
@@ -100,7 +123,7 @@ func mustRun(t *testing.T, name string, args ...string) string {
 	return stdout.String()
 }
 
-// crowdedWorks runs podcount with the README's controller as the manifest does: with its flags, and with only the
+// crowdedWorks runs podcount with the documented controller as the manifest does: with its flags, and with only the
 // rights that it grants.
 func crowdedWorks(t *testing.T, binary string) {
 	manifest := mustRun(t, binary, "-manifest=podcount", "-controllers=crowded", "-crowded-limit=2")

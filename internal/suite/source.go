@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// Sources shows what holds for podcount's source code and its README.
+// Sources shows what holds for podcount's source code, and for the code in its documentation.
 var Sources = Topic{
 	{"no wait and no deadline depends on the wall clock", noWallClock},
-	{"the controller in the README works", readmeController},
+	{"the controller in the documentation works", documentedController},
 }
 
 // usesWallClock matches code that gets a time without a monotonic clock reading, because it has gone through UTC, a

@@ -1,0 +1,254 @@
+package docs_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"podcount/internal/testkit"
+)
+
+const (
+	widestLine      = 120 // columns
+	longSentence    = 25  // words; one sentence in ten may have more
+	longestSentence = 40  // words
+	repeatedWords   = 8   // words; a sentence with as many must not stand in two places
+)
+
+// targetOfLink is the part of a link that a reader of the page does not see.
+var targetOfLink = regexp.MustCompile(`\]\([^)]*\)`)
+
+func TestLinesOfProseAreNarrow(t *testing.T) {
+	for _, p := range loadPages(t) {
+		for _, b := range p.blocks {
+			if b.kind != prose && b.kind != heading {
+				continue
+			}
+			for i, line := range b.lines {
+				visible := targetOfLink.ReplaceAllString(picture.ReplaceAllString(line, ""), "]")
+				if n := utf8.RuneCountInString(visible); n > widestLine {
+					t.Errorf("%s: the line has %d columns, want %d", p.at(b.line+i), n, widestLine)
+				}
+			}
+		}
+	}
+}
+
+// sentence is a sentence of a page, or a heading, or the row of a table.
+type sentence struct {
+	text string // without links and line breaks
+	line int    // where it begins
+}
+
+// words counts the words. Inline code is one word.
+func (s sentence) words() (n int) {
+	for _, word := range strings.Fields(codeSpan.ReplaceAllString(s.text, "code")) {
+		if strings.ContainsFunc(word, isWordRune) {
+			n++
+		}
+	}
+	return n
+}
+
+func isWordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+
+// blankInCode stands for a blank within inline code, so that inline code is never divided.
+const blankInCode = "\x00"
+
+// sentencesOf divides a paragraph, or the item of a list, into sentences. The end of the block ends a sentence, too.
+func sentencesOf(b block) (sentences []sentence) {
+	text := codeSpan.ReplaceAllStringFunc(withoutLinks(b.text()), func(found string) string {
+		return strings.NewReplacer(" ", blankInCode, "\n", blankInCode).Replace(found)
+	})
+	var words []string
+	begin := b.line
+	end := func() {
+		if len(words) > 0 {
+			whole := strings.ReplaceAll(strings.Join(words, " "), blankInCode, " ")
+			sentences = append(sentences, sentence{whole, begin})
+		}
+		words = nil
+	}
+	for i, line := range strings.Split(text, "\n") {
+		for _, word := range strings.Fields(line) {
+			if len(words) == 0 {
+				begin = b.line + i
+			}
+			words = append(words, word)
+			if endsSentence(word) {
+				end()
+			}
+		}
+	}
+	end()
+	return sentences
+}
+
+// abbreviations end with a full stop, but do not end a sentence.
+var abbreviations = []string{"e.g.", "i.e.", "etc.", "vs.", "cf.", "approx."}
+
+// endsSentence reports whether a word is the last of its sentence.
+func endsSentence(word string) bool {
+	bare := strings.TrimRight(word, `)]"'*_”’`)
+	isAbbreviation := slices.Contains(abbreviations, strings.TrimLeft(bare, `([*_"'“‘`))
+	return !isAbbreviation && !strings.HasSuffix(bare, "..") && strings.ContainsAny(lastByte(bare), ".?!")
+}
+
+// lastByte returns the last byte of a word, or "" if there is none.
+func lastByte(word string) string { return word[max(0, len(word)-1):] }
+
+func TestSentencesAreDivided(t *testing.T) {
+	rows := []struct {
+		text string
+		want []string
+	}{
+		{"One. Two? Three!", []string{"One.", "Two?", "Three!"}},
+		{"One is\nhere. Two", []string{"One is here.", "Two"}},
+		{"Go 1.25, e.g. on amd64. podcount (i.e. this).", []string{"Go 1.25, e.g. on amd64.", "podcount (i.e. this)."}},
+		{"Run `a. b`. **Bold.** (In brackets.) End", []string{"Run `a. b`.", "**Bold.**", "(In brackets.)", "End"}},
+		{"See [the page. It](a.md#b). `-v` is", []string{"See the page.", "It.", "`-v` is"}},
+		{"- An item: it waits … and ends", []string{"An item: it waits … and ends"}},
+	}
+	for _, row := range rows {
+		t.Run(row.text, func(t *testing.T) {
+			var got []string
+			for _, s := range sentencesOf(blocksOf(row.text)[0]) {
+				got = append(got, s.text)
+			}
+			testkit.WantEqual(t, "the sentences", got, row.want)
+		})
+	}
+}
+
+func TestWordsAreCounted(t *testing.T) {
+	rows := []struct {
+		text string
+		want int
+	}{
+		{"One two three.", 3},
+		{"Run `podcount -once -dry-run` – or two.", 4},
+		{"A read-only file → 12 ms", 5},
+	}
+	for _, row := range rows {
+		t.Run(row.text, func(t *testing.T) {
+			testkit.WantNumber(t, "words", sentence{text: row.text}.words(), row.want)
+		})
+	}
+}
+
+// sentences returns the sentences in the prose of a page.
+func (p page) sentences() (sentences []sentence) {
+	for _, b := range p.of(prose) {
+		sentences = append(sentences, sentencesOf(b)...)
+	}
+	return sentences
+}
+
+func TestSentencesAreShort(t *testing.T) {
+	for _, p := range loadPages(t) {
+		t.Run(p.name, func(t *testing.T) {
+			sentences := p.sentences()
+			var long []string
+			for _, s := range sentences {
+				n := s.words()
+				found := fmt.Sprintf("%s: %d words: %s", p.at(s.line), n, s.text)
+				if n > longestSentence {
+					t.Errorf("%s\nNo sentence may have more than %d words.", found, longestSentence)
+				}
+				if n > longSentence {
+					long = append(long, found)
+				}
+			}
+			if limit := len(sentences) / 10; len(long) > limit {
+				t.Errorf("%d of %d sentences have more than %d words, but only %d may:\n%s",
+					len(long), len(sentences), longSentence, limit, strings.Join(long, "\n"))
+			}
+		})
+	}
+}
+
+// unwanted are expressions that make readers stumble.
+var unwanted = []struct {
+	pattern *regexp.Regexp
+	better  string
+}{
+	{expression(`anew`), `"again"`},
+	{expression(`of no use`), `"unused" or "not needed"`},
+	{expression(`puts? (it |that |them )?right|putting (it |that |them )?right`), `"correct"`},
+	{expression(`behind`), `"after", or say what is in between`},
+	{expression(`as it were`), `the plain word`},
+	{expression(`needs? nothing of`), `"does not need"`},
+	{expression(`it is told`), `say who tells it what`},
+	{expression(`in nobody's way`), `say what is not disturbed`},
+	{expression(`a text`), `"a string"`},
+	{expression(`reckon(ed|s|ing)?`), `"calculated"`},
+	{expression(`go(es)? on trying`), `"keeps trying"`},
+	{expression(`of which [^.]*of which`), `two sentences`},
+	{regexp.MustCompile(`^Who [^?]*$`), `say which person`},
+}
+
+// expression matches words anywhere in a sentence, in upper or lower case.
+func expression(words string) *regexp.Regexp { return regexp.MustCompile(`(?i)\b(` + words + `)\b`) }
+
+func TestUnwantedExpressionsDoNotOccur(t *testing.T) {
+	for _, p := range loadPages(t) {
+		for _, s := range p.readableTexts() {
+			text := codeSpan.ReplaceAllString(s.text, "`…`")
+			for _, u := range unwanted {
+				if found := u.pattern.FindString(text); found != "" {
+					t.Errorf("%s: %q in: %s\nBetter: %s", p.at(s.line), found, text, u.better)
+				}
+			}
+		}
+	}
+}
+
+func TestPodcountIsInLowerCase(t *testing.T) {
+	for _, p := range loadPages(t) {
+		for _, s := range p.readableTexts() {
+			if upperCasePodcount.MatchString(codeSpan.ReplaceAllString(s.text, "")) {
+				t.Errorf("%s: podcount begins with a small letter, also at the start of a sentence: %s", p.at(s.line), s.text)
+			}
+		}
+	}
+}
+
+var upperCasePodcount = regexp.MustCompile(`\bP(odcount|ODCOUNT)\b`)
+
+// readableTexts returns all that is to be read as language: sentences, headings and the rows of tables.
+func (p page) readableTexts() []sentence {
+	texts := p.sentences()
+	for _, b := range p.blocks {
+		if b.kind == heading || b.kind == tableRow {
+			texts = append(texts, sentence{withoutLinks(b.text()), b.line})
+		}
+	}
+	return texts
+}
+
+func TestNoSentenceStandsInTwoPlaces(t *testing.T) {
+	places := map[string]string{}
+	for _, p := range loadPages(t) {
+		for _, s := range p.sentences() {
+			if s.words() < repeatedWords {
+				continue
+			}
+			key := normalized(s.text)
+			if first, isKnown := places[key]; isKnown {
+				t.Errorf("%s: this stands in %s, too: %s", p.at(s.line), first, s.text)
+				continue
+			}
+			places[key] = p.at(s.line)
+		}
+	}
+}
+
+// normalized returns the words of a sentence in lower case, without punctuation.
+func normalized(text string) string {
+	words := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !isWordRune(r) })
+	return strings.Join(words, " ")
+}

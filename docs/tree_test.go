@@ -1,0 +1,185 @@
+package docs_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// goFile is a source file of the checkout.
+type goFile struct {
+	name   string // its path from the top directory
+	syntax *ast.File
+}
+
+// goFiles parses the source files of the checkout, including tests.
+func goFiles(t *testing.T) (files []goFile) {
+	t.Helper()
+	for _, name := range filesOfTree(t) {
+		if path.Ext(name) != ".go" {
+			continue
+		}
+		syntax, err := parser.ParseFile(token.NewFileSet(), fromHere(name), nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, goFile{name, syntax})
+	}
+	return files
+}
+
+// filesOfTree returns the files of the checkout, without those of git and those that make build writes.
+func filesOfTree(t *testing.T) (names []string) {
+	t.Helper()
+	err := filepath.WalkDir("..", func(file string, entry os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := strings.TrimPrefix(filepath.ToSlash(file), "../")
+		switch {
+		case name == ".git" || name == "bin":
+			return filepath.SkipDir
+		case !entry.IsDir():
+			names = append(names, name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// declarations are the names that the checkout's Go code declares.
+type declarations struct {
+	packages map[string]bool            // the names of packages
+	types    map[string]bool            // the names of types
+	members  map[string]bool            // Type.Method and Type.field; package.Name
+	embedded map[string][]string        // for the name of a type, those of the types that it embeds
+	inPlace  map[string]map[string]bool // for the path of a file or directory, the names declared there, and members
+}
+
+// declarationsOfTree returns what the Go code of the checkout declares.
+func declarationsOfTree(t *testing.T) *declarations {
+	t.Helper()
+	d := &declarations{
+		packages: map[string]bool{},
+		types:    map[string]bool{},
+		members:  map[string]bool{},
+		embedded: map[string][]string{},
+		inPlace:  map[string]map[string]bool{},
+	}
+	for _, file := range goFiles(t) {
+		d.addFile(file)
+	}
+	return d
+}
+
+func (d *declarations) addFile(file goFile) {
+	d.packages[file.syntax.Name.Name] = true
+	for _, declaration := range file.syntax.Decls {
+		switch declaration := declaration.(type) {
+		case *ast.FuncDecl:
+			d.addFunction(file, declaration)
+		case *ast.GenDecl:
+			for _, spec := range declaration.Specs {
+				d.addSpec(file, spec)
+			}
+		}
+	}
+}
+
+// add notes a name that a file declares at its top level, or a member of a type there.
+func (d *declarations) add(file goFile, name string) {
+	for _, place := range []string{file.name, path.Dir(file.name)} {
+		if d.inPlace[place] == nil {
+			d.inPlace[place] = map[string]bool{}
+		}
+		d.inPlace[place][name] = true
+	}
+	isMember := strings.Contains(name, ".")
+	if isMember {
+		d.members[name] = true
+	} else {
+		d.members[file.syntax.Name.Name+"."+name] = true
+	}
+}
+
+func (d *declarations) addFunction(file goFile, f *ast.FuncDecl) {
+	if f.Recv == nil {
+		d.add(file, f.Name.Name)
+		return
+	}
+	d.add(file, nameOfType(f.Recv.List[0].Type)+"."+f.Name.Name)
+}
+
+func (d *declarations) addSpec(file goFile, spec ast.Spec) {
+	switch spec := spec.(type) {
+	case *ast.ValueSpec:
+		for _, name := range spec.Names {
+			d.add(file, name.Name)
+		}
+	case *ast.TypeSpec:
+		d.add(file, spec.Name.Name)
+		d.types[spec.Name.Name] = true
+		d.addFields(file, spec)
+	}
+}
+
+// addFields notes the fields of a struct, or the methods of an interface.
+func (d *declarations) addFields(file goFile, spec *ast.TypeSpec) {
+	var fields *ast.FieldList
+	switch syntax := spec.Type.(type) {
+	case *ast.StructType:
+		fields = syntax.Fields
+	case *ast.InterfaceType:
+		fields = syntax.Methods
+	default:
+		return
+	}
+	typeName := spec.Name.Name
+	for _, field := range fields.List {
+		for _, name := range field.Names {
+			d.add(file, typeName+"."+name.Name)
+		}
+		isEmbedded := len(field.Names) == 0
+		if isEmbedded {
+			d.embedded[typeName] = append(d.embedded[typeName], nameOfType(field.Type))
+		}
+	}
+}
+
+// nameOfType returns the name of a type without its package, pointer and parameters. It returns "" if it has no name.
+func nameOfType(expression ast.Expr) string {
+	switch e := expression.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.StarExpr:
+		return nameOfType(e.X)
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	case *ast.IndexExpr:
+		return nameOfType(e.X)
+	case *ast.IndexListExpr:
+		return nameOfType(e.X)
+	}
+	return ""
+}
+
+// has reports whether a type has a method or field, of its own or from a type that it embeds, or a package a name.
+func (d *declarations) has(owner, name string) bool {
+	if d.members[owner+"."+name] {
+		return true
+	}
+	for _, inner := range d.embedded[owner] {
+		if inner == name || inner != owner && d.has(inner, name) {
+			return true
+		}
+	}
+	return false
+}
