@@ -54,7 +54,7 @@ var (
 		{"CPU time of the API server", func(r run) float64 { return r.ServerCPU }, "%.1f s"},
 	}
 	churnMeasures = []measure{
-		{"CPU time in the 30 s", func(r run) float64 { return r.ChurnCPU }, "%.1f s"},
+		{"CPU time until the label is right afterwards", func(r run) float64 { return r.ChurnCPU }, "%.1f s"},
 		{"peak memory", func(r run) float64 { return r.ChurnPeak }, "%.0f MB"},
 	}
 )
