@@ -143,7 +143,7 @@ func (a *access) mergeKubeconfigs(ctx context.Context, files []string) (*kubecon
 			return nil, err
 		}
 		if isEmpty && a.master == "" { // with a master, an empty file is enough
-			return nil, fmt.Errorf("%s is empty", file)
+			return nil, fmt.Errorf("%s is empty: name a kubeconfig by -kubeconfig or KUBECONFIG, or give -master", file)
 		}
 		if err := all.parse(file, text); err != nil {
 			return nil, err
