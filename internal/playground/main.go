@@ -146,7 +146,7 @@ func whatToTry(url, kubeconfig string, hasKubectl bool) string {
 // howToDisturb lists the signals that this process understands.
 func howToDisturb() string {
 	pid := os.Getpid()
-	return fmt.Sprintf("  kill -USR1 %d    # the server is gone, for 20 s\n", pid) +
+	return fmt.Sprintf("  kill -USR1 %d    # the server is gone for 20 s; podcount notices its return within 26 s\n", pid) +
 		fmt.Sprintf("  kill -USR2 %d    # it has forgotten its history\n", pid) +
 		"Ctrl-C stops both.\n\n"
 }
