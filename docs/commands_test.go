@@ -1,18 +1,16 @@
 package docs_test
 
 import (
-	"os"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"podcount/internal/metrics"
 	"podcount/internal/testkit"
 )
 
-// command is a command that a page shows, in a block of sh or in inline code.
+// command is a command that a page shows, in a block of code or in inline code.
 type command struct {
 	words []string
 	line  int
@@ -21,7 +19,7 @@ type command struct {
 // commands returns the commands in a page, and the inline code that begins with a flag of one.
 func (p page) commands() (commands []command) {
 	for _, b := range p.blocks {
-		if b.kind == code && b.language == "sh" {
+		if b.kind == code {
 			commands = append(commands, commandsOf(b)...)
 		}
 		for _, s := range codeSpans(b) {
@@ -33,10 +31,13 @@ func (p page) commands() (commands []command) {
 	return commands
 }
 
-// commandsOf returns the commands in a block of sh.
+// commandsOf returns the commands in a block of sh, or those that a systemd unit in another block starts.
 func commandsOf(b block) (commands []command) {
 	whole := ""
 	for i, line := range b.lines {
+		if b.language != "sh" && !strings.Contains(line, execStart) {
+			continue
+		}
 		whole += line
 		if strings.HasSuffix(whole, `\`) {
 			whole = strings.TrimSuffix(whole, `\`)
@@ -50,19 +51,23 @@ func commandsOf(b block) (commands []command) {
 	return commands
 }
 
+// execStart stands before the command in a systemd unit.
+const execStart = "ExecStart="
+
 var (
-	shellComment = regexp.MustCompile(`(^|\s)#.*`)
-	divider      = regexp.MustCompile(`\|\||&&|[|;()]`)
-	assignment   = regexp.MustCompile(`^[A-Z_]+=`)
+	shellCommentPattern = regexp.MustCompile(`(^|\s)#.*`)
+	dividerPattern      = regexp.MustCompile(`\|\||&&|[|;()]`)
+	wordPattern         = regexp.MustCompile(`('[^']*'|"[^"]*"|\S)+`)
+	prefixPattern       = regexp.MustCompile(`^([A-Z_]+=.*|sudo)$`)
 )
 
-// divideCommands divides a line of shell into its commands, and these into words. It drops comments and the settings of
-// variables before a command. It does not know quotes, which no page has around a divider.
+// divideCommands divides a line of shell into its commands, and these into words. It drops comments, and sudo or the
+// settings of variables before a command. It does not see quotes around a divider, which no page has.
 func divideCommands(line string) (commands [][]string) {
-	line = shellComment.ReplaceAllString(line, "")
-	for _, part := range divider.Split(line, -1) {
-		words := strings.Fields(part)
-		for len(words) > 0 && assignment.MatchString(words[0]) {
+	line = shellCommentPattern.ReplaceAllString(line, "")
+	for _, part := range dividerPattern.Split(line, -1) {
+		words := wordPattern.FindAllString(strings.ReplaceAll(part, execStart, ""), -1)
+		for len(words) > 0 && prefixPattern.MatchString(words[0]) {
 			words = words[1:]
 		}
 		if len(words) > 0 {
@@ -73,47 +78,81 @@ func divideCommands(line string) (commands [][]string) {
 }
 
 func TestCommandsAreFound(t *testing.T) {
-	const text = "```sh\nA=b make build   # c\nbin/podcount -once \\\n  -v 2 | head && ls\n```\nRun `make lint`."
+	const text = "```sh\nA=b make build   # c\nsudo bin/podcount -once \\\n  -v 2 | head && ls\n```\n" +
+		"Run `make run ARGS='-v 4'`.\n```text\n[Service]\nExecStart=/bin/podcount -v 1\n```\n"
 	p := page{blocks: blocksOf(text)}
 	testkit.WantEqual(t, "the commands", p.commands(), []command{
 		{[]string{"make", "build"}, 2},
 		{[]string{"bin/podcount", "-once", "-v", "2"}, 4},
 		{[]string{"head"}, 4},
 		{[]string{"ls"}, 4},
-		{[]string{"make", "lint"}, 6},
+		{[]string{"make", "run", "ARGS='-v 4'"}, 6},
+		{[]string{"/bin/podcount", "-v", "1"}, 9},
 	})
 }
 
-// flagsOf returns the flags of podcount in a command, with their lines: those of podcount itself, those that make run
-// passes on, and those of inline code that begins with a flag.
+// flagPattern matches a flag, perhaps with its value.
+var flagPattern = regexp.MustCompile(`^--?([a-z][a-z-]*)(=.*)?$`)
+
+// isFlag reports whether the command is no command, but inline code that begins with a flag.
+func (c command) isFlag() bool { return flagPattern.MatchString(c.words[0]) }
+
+// flags returns the flags of podcount in a command.
 func (c command) flags() (flags []string) {
-	words := c.words
-	isPodcount := path.Base(words[0]) == "podcount"
-	isPlayground := slices.Equal(words[:min(2, len(words))], []string{"make", "run"})
-	if !isPodcount && !isPlayground && !flagPattern.MatchString(words[0]) {
-		return nil
-	}
-	for _, word := range words {
-		if found := flagPattern.FindStringSubmatch(strings.TrimPrefix(word, "ARGS='")); found != nil {
+	for _, word := range c.argsOfPodcount() {
+		if found := flagPattern.FindStringSubmatch(word); found != nil {
 			flags = append(flags, found[1])
 		}
 	}
 	return flags
 }
 
-// flagPattern matches a flag, perhaps with its value.
-var flagPattern = regexp.MustCompile(`^-([a-z][a-z-]*)(=.*)?'?$`)
+// argsOfPodcount returns the arguments of podcount itself, those that make run passes on, or the inline code that
+// begins with a flag.
+func (c command) argsOfPodcount() []string {
+	switch {
+	case c.isFlag():
+		return c.words
+	case path.Base(c.words[0]) == "podcount":
+		return c.words[1:]
+	case c.words[0] != "make":
+		return nil
+	}
+	for _, word := range c.words {
+		if args, isARGS := strings.CutPrefix(word, "ARGS="); isARGS {
+			return strings.Fields(strings.Trim(args, `'"`))
+		}
+	}
+	return nil
+}
 
-// notFlags is what pages have in inline code that looks like a flag of podcount: flags of go build and of kubectl, and
-// endings of names.
-var notFlags = []string{"trimpath", "pods", "lease", "events", "else"}
+func TestFlagsAreFound(t *testing.T) {
+	rows := []struct {
+		line string
+		want []string
+	}{
+		{"podcount -once --v=2 x", []string{"once", "v"}},
+		{"-once", []string{"once"}},
+		{`make run ARGS="-v 4 -once"`, []string{"v", "once"}},
+		{"kubectl get lease podcount -o yaml", nil},
+	}
+	for _, row := range rows {
+		t.Run(row.line, func(t *testing.T) {
+			testkit.WantEqual(t, "the flags", command{words: divideCommands(row.line)[0]}.flags(), row.want)
+		})
+	}
+}
+
+// notFlags is inline code that looks like a flag of podcount: flags of go build and of kubectl, and endings of names.
+var notFlags = []string{"trimpath", "duration", "pods", "lease", "events", "else"}
 
 func TestEachFlagInThePagesExists(t *testing.T) {
-	known := append(flagsInHelp(t), notFlags...)
+	known := flagsInHelp(t)
 	for _, p := range loadPages(t) {
 		for _, c := range p.commands() {
 			for _, flag := range c.flags() {
-				if !slices.Contains(known, flag) && !p.defines(flag) {
+				isOther := c.isFlag() && slices.Contains(notFlags, flag)
+				if !isOther && !slices.Contains(known, flag) && !p.defines(flag) {
 					t.Errorf("%s: podcount has no flag -%s", p.at(c.line), flag)
 				}
 			}
@@ -147,60 +186,4 @@ func helpText(t *testing.T) string {
 	}
 	t.Fatal("docs/flags.md has no help text")
 	return ""
-}
-
-// metricPattern matches the name of a metric. If it ends with _, it is the beginning of several names.
-var metricPattern = regexp.MustCompile(`\b(podcount|workqueue|leader_election|rest_client)_[a-z_]+`)
-
-func TestEachMetricInThePagesExists(t *testing.T) {
-	var known []string
-	for _, m := range metrics.All() {
-		known = append(known, m.Name)
-		if m.Type == metrics.Histogram {
-			known = append(known, m.Name+"_bucket", m.Name+"_sum", m.Name+"_count")
-		}
-	}
-	exists := func(name string) bool {
-		return slices.ContainsFunc(known, func(k string) bool {
-			return k == name || strings.HasSuffix(name, "_") && strings.HasPrefix(k, name)
-		})
-	}
-	for _, p := range loadPages(t) {
-		for i, line := range strings.Split(p.text, "\n") {
-			for _, name := range metricPattern.FindAllString(line, -1) {
-				if !exists(name) {
-					t.Errorf("%s: there is no metric %s", p.at(i+1), name)
-				}
-			}
-		}
-	}
-}
-
-func TestPagesNameTheTargetsOfMake(t *testing.T) {
-	makefile, err := os.ReadFile(fromHere("Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var targets []string
-	for _, found := range regexp.MustCompile(`(?m)^([a-z0-9]+):`).FindAllStringSubmatch(string(makefile), -1) {
-		targets = append(targets, found[1])
-	}
-	var named []string
-	for _, p := range loadPages(t) {
-		for _, c := range p.commands() {
-			if c.words[0] != "make" || len(c.words) == 1 {
-				continue
-			}
-			target := c.words[1]
-			named = append(named, target)
-			if !slices.Contains(targets, target) {
-				t.Errorf("%s: make has no target %s", p.at(c.line), target)
-			}
-		}
-	}
-	for _, target := range targets {
-		if !slices.Contains(named, target) {
-			t.Errorf("no page names make %s", target)
-		}
-	}
 }

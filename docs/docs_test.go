@@ -1,11 +1,9 @@
 // Package docs_test holds the pages of the documentation to rules: about their form, links and language, and about
-// facts that the code knows better. Each test reads README.md and every page of docs/.
+// facts that the code knows better. Most tests read every page: README.md and those of docs/.
 package docs_test
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,28 +16,12 @@ import (
 // readme is the name of the page that leads to all others.
 const readme = "README.md"
 
-// pageNames are the pages. Their names are paths from the top directory, which is the parent of this one.
-var pageNames = []string{
-	readme,
-	"docs/CHANGELOG.md",
-	"docs/SECURITY.md",
-	"docs/counts.md",
-	"docs/figures.md",
-	"docs/flags.md",
-	"docs/install.md",
-	"docs/internals.md",
-	"docs/kubeconfig.md",
-	"docs/operating.md",
-	"docs/testing.md",
-	"docs/tour.md",
-}
-
 // languages are those that blocks of code may be in.
 var languages = []string{"sh", "text", "yaml", "go", "json"}
 
 // page is a page of the documentation.
 type page struct {
-	name   string
+	name   string // its path from the top directory, which is the parent of this one
 	text   string
 	blocks []block
 }
@@ -57,14 +39,35 @@ func (p page) of(k kind) (blocks []block) {
 	return blocks
 }
 
-// loadPages reads all pages. It leaves out those that are missing, as TestPagesAreThoseOfTheList fails for them.
-func loadPages(t *testing.T) (pages []page) {
-	t.Helper()
-	for _, name := range pageNames {
-		_, err := os.Stat(fromHere(name))
-		if !errors.Is(err, fs.ErrNotExist) {
-			pages = append(pages, loadPage(t, name))
+// section returns the blocks from a heading to the next heading of its level or a higher one.
+func (p page) section(title string) (blocks []block) {
+	level := 0 // of the heading, or 0 outside of the section
+	for _, b := range p.blocks {
+		if b.kind == heading {
+			switch {
+			case b.text() == title:
+				level = b.level()
+			case b.level() <= level:
+				level = 0
+			}
 		}
+		if level > 0 {
+			blocks = append(blocks, b)
+		}
+	}
+	return blocks
+}
+
+// loadPages reads all pages.
+func loadPages(t *testing.T) []page {
+	t.Helper()
+	files, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := []page{loadPage(t, readme)}
+	for _, file := range files {
+		pages = append(pages, loadPage(t, "docs/"+file))
 	}
 	return pages
 }
@@ -84,18 +87,6 @@ func fromHere(path string) string { return filepath.Join("..", path) }
 
 func TestReadmeIsShort(t *testing.T) {
 	testkit.WantBetween(t, "bytes of README.md", len(loadPage(t, readme).text), 1, 8192)
-}
-
-func TestPagesAreThoseOfTheList(t *testing.T) {
-	found, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{readme}
-	for _, name := range found {
-		want = append(want, "docs/"+name)
-	}
-	testkit.WantEqual(t, "pageNames", slices.Clone(pageNames), want)
 }
 
 func TestEachPageSaysWhoItIsFor(t *testing.T) {
@@ -122,5 +113,47 @@ func TestEachBlockOfCodeNamesItsLanguage(t *testing.T) {
 		for _, b := range p.of(indented) {
 			t.Errorf("%s: the code is indented: put it between ``` and ```", p.at(b.line))
 		}
+	}
+}
+
+func TestEachFenceIsClosed(t *testing.T) {
+	for _, p := range loadPages(t) {
+		if problem := problemOfFences(p.text); problem != "" {
+			t.Errorf("%s: %s", p.name, problem)
+		}
+	}
+}
+
+// problemOfFences says which fence of a page has no end, or returns "". Without its end, prose would pass for code, and
+// most tests would not look at it.
+func problemOfFences(text string) string {
+	opened := 0 // the line of the fence that is open, or 0
+	for i, line := range strings.Split(text, "\n") {
+		mark := strings.TrimSpace(line)
+		switch {
+		case !strings.HasPrefix(mark, "```"):
+			continue
+		case opened == 0:
+			opened = i + 1
+		case mark == "```":
+			opened = 0
+		default:
+			return fmt.Sprintf("line %d opens a fence within that of line %d", i+1, opened)
+		}
+	}
+	if opened > 0 {
+		return fmt.Sprintf("the fence of line %d has no end", opened)
+	}
+	return ""
+}
+
+func TestProblemsOfFencesAreFound(t *testing.T) {
+	rows := []struct{ name, page, want string }{
+		{"none", "a\n```sh\nb\n```\n", ""},
+		{"no end", "a\n```sh\nb\n", "the fence of line 2 has no end"},
+		{"no end before the next", "```sh\na\n\n```go\nb\n```\n", "line 4 opens a fence within that of line 1"},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) { testkit.WantEqual(t, "the problem", problemOfFences(row.page), row.want) })
 	}
 }

@@ -2,7 +2,6 @@ package docs_test
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"regexp"
@@ -13,11 +12,10 @@ import (
 	"podcount/internal/testkit"
 )
 
-var update = flag.Bool("update", false, "write pictures/peers.svg")
-
-// run is one line of testdata/figures/start.jsonl or churn.jsonl. testdata/figures/measure has printed it.
-type run struct {
-	Session string `json:"session"` // the series of runs, one after the other, that this one belongs to
+// sample is one line of testdata/figures/start.jsonl or churn.jsonl: one run of a program. testdata/figures/measure has
+// measured it.
+type sample struct {
+	Session string `json:"session"` // the date and the build, for runs one after the other
 	Mode    string `json:"mode"`    // start, churn or limit
 	Command string `json:"command"`
 
@@ -38,80 +36,110 @@ type run struct {
 	GunzipCPU float64 `json:"gunzip_cpu_s"`
 }
 
-// measure is one of the figures of a run.
-type measure struct {
+// figure is one of the figures of a sample: a row of a table.
+type figure struct {
 	name   string
-	of     func(run) float64
+	of     func(sample) float64
 	format string // with the unit
 }
 
-// startMeasures and churnMeasures are the rows of the tables.
 var (
-	startMeasures = []measure{
-		{"time until the label is right", func(r run) float64 { return r.Seconds }, "%.1f s"},
-		{"CPU time", func(r run) float64 { return r.CPU }, "%.1f s"},
-		{"peak memory", func(r run) float64 { return r.Peak }, "%.0f MB"},
-		{"CPU time of the API server", func(r run) float64 { return r.ServerCPU }, "%.1f s"},
+	startFigures = []figure{
+		{"time until the label is right", func(s sample) float64 { return s.Seconds }, "%.1f s"},
+		{"CPU time", func(s sample) float64 { return s.CPU }, "%.1f s"},
+		{"peak memory", func(s sample) float64 { return s.Peak }, "%.0f MB"},
+		{"CPU time of the API server", func(s sample) float64 { return s.ServerCPU }, "%.1f s"},
 	}
-	churnMeasures = []measure{
-		{"CPU time until the label is right afterwards", func(r run) float64 { return r.ChurnCPU }, "%.1f s"},
-		{"peak memory", func(r run) float64 { return r.ChurnPeak }, "%.0f MB"},
+	churnFigures = []figure{
+		{"CPU time until the label is right afterwards", func(s sample) float64 { return s.ChurnCPU }, "%.1f s"},
+		{"peak memory", func(s sample) float64 { return s.ChurnPeak }, "%.0f MB"},
 	}
 )
 
-// job is what podcount and a peer do in turn.
-type job struct {
-	name, mode, podcount, peer string
-	measures                   []measure
+// duel is two commands that are compared, podcount's and a peer's, which ran in turn.
+type duel struct {
+	mode, podcount, peer string
+	figures              []figure
 }
 
 var (
-	totalJob = job{
-		"total", "start",
-		"podcount -kubeconfig KUBECONFIG -pod-events off",
-		"peer-client-go -kubeconfig KUBECONFIG -metadata",
-		startMeasures,
+	totalDuel = duel{
+		mode:     "start",
+		podcount: "podcount -kubeconfig KUBECONFIG -pod-events off",
+		peer:     "peer-client-go -kubeconfig KUBECONFIG -metadata",
+		figures:  startFigures,
 	}
-	ownJob = job{
-		"own label of each node", "start",
-		"podcount -kubeconfig KUBECONFIG -pod-events off -node-label KEY",
-		"peer-client-go -kubeconfig KUBECONFIG -tuned",
-		startMeasures,
+	ownDuel = duel{
+		mode:     "start",
+		podcount: "podcount -kubeconfig KUBECONFIG -pod-events off -node-label KEY",
+		peer:     "peer-client-go -kubeconfig KUBECONFIG -tuned",
+		figures:  startFigures,
 	}
-	churnJob = job{
-		"churn", "churn",
-		"podcount -kubeconfig KUBECONFIG -pod-events off -interval 1s",
-		"peer-client-go -kubeconfig KUBECONFIG -tuned",
-		churnMeasures,
+	churnDuel = duel{
+		mode:     "churn",
+		podcount: "podcount -kubeconfig KUBECONFIG -pod-events off -interval 1s",
+		peer:     "peer-client-go -kubeconfig KUBECONFIG -tuned",
+		figures:  churnFigures,
 	}
 )
 
 func TestTablesOfFiguresShowTheRecordedRuns(t *testing.T) {
-	runs := recordedRuns(t)
-	figures := loadPage(t, "docs/figures.md").text
-	for _, j := range []job{totalJob, ownJob, churnJob} {
-		t.Run(j.name, func(t *testing.T) { testkit.WantText(t, figures, comparison(t, runs, j)) })
-	}
-	t.Run("sessions", func(t *testing.T) { testkit.WantText(t, figures, sessionTable(runs, totalJob)) })
-	t.Run("README", func(t *testing.T) {
-		testkit.WantText(t, loadPage(t, readme).text, comparison(t, runs, totalJob))
+	samples := recordedSamples(t)
+	total := comparisonTable(t, samples, totalDuel)
+	figures := loadPage(t, "docs/figures.md")
+	testkit.WantEqual(t, "the tables of docs/figures.md", tablesOf(figures.section("Against client-go")), []string{
+		total,
+		sessionTable(samples, totalDuel),
+		comparisonTable(t, samples, ownDuel),
+		comparisonTable(t, samples, churnDuel),
 	})
+	comparison := loadPage(t, readme).section("How it compares")
+	testkit.WantEqual(t, "the tables of README.md", tablesOf(comparison), []string{total})
+}
+
+// tablesOf returns the tables among blocks. Blocks of other kinds divide them.
+func tablesOf(blocks []block) (tables []string) {
+	isInside := false
+	for _, b := range blocks {
+		if b.kind == tableRow && !isInside {
+			tables = append(tables, "")
+		}
+		isInside = b.kind == tableRow
+		if isInside {
+			tables[len(tables)-1] += b.source()
+		}
+	}
+	return tables
+}
+
+func TestTheSlowestLabelInChurnIsTheRecordedOne(t *testing.T) {
+	slowest := 0.0
+	for _, s := range recordedSamples(t) {
+		if s.Mode == churnDuel.mode && s.Command == churnDuel.podcount {
+			slowest = max(slowest, s.RightAfter)
+		}
+	}
+	sentence := fmt.Sprintf("label was right at most %.2f s after the last change", slowest)
+	testkit.WantText(t, loadPage(t, "docs/figures.md").text, sentence)
 }
 
 func TestThePhysicalLimitIsTheRecordedOne(t *testing.T) {
 	var times, shares []float64
-	for _, r := range recordedRuns(t) {
-		if r.Mode == "limit" {
-			times = append(times, r.Seconds/r.CurlTime)
-			shares = append(shares, r.GunzipCPU/r.CPU)
+	for _, s := range recordedSamples(t) {
+		if s.Mode == "limit" {
+			times = append(times, s.Seconds/s.CurlTime)
+			shares = append(shares, s.GunzipCPU/s.CPU)
 		}
 	}
 	figures := strings.Join(strings.Fields(loadPage(t, "docs/figures.md").text), " ")
-	testkit.WantText(t, figures, "took "+spread(times)+" times as long as curl", spread(shares)+" of podcount's CPU time")
+	testkit.WantText(t, figures,
+		"took "+spread(times)+" times as long as curl",
+		spread(shares)+" of podcount's CPU time")
 }
 
-// recordedRuns returns the recorded runs during which the API server collected no garbage.
-func recordedRuns(t *testing.T) (runs []run) {
+// recordedSamples returns the samples during which the API server collected no garbage, in the order in which they were
+// measured.
+func recordedSamples(t *testing.T) (samples []sample) {
 	t.Helper()
 	for _, name := range []string{"start.jsonl", "churn.jsonl"} {
 		text, err := os.ReadFile(fromHere("testdata/figures/" + name))
@@ -119,89 +147,120 @@ func recordedRuns(t *testing.T) (runs []run) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(string(text)) {
-			var r run
-			if err := json.Unmarshal([]byte(line), &r); err != nil {
+			var s sample
+			if err := json.Unmarshal([]byte(line), &s); err != nil {
 				t.Fatalf("%s: %v in %s", name, err, line)
 			}
-			r.Command = nodeLabel.ReplaceAllString(r.Command, "-node-label KEY")
-			if r.ServerGCs == 0 {
-				runs = append(runs, r)
+			s.Command = nodeLabelPattern.ReplaceAllString(s.Command, "-node-label KEY")
+			if s.ServerGCs == 0 {
+				samples = append(samples, s)
 			}
 		}
 	}
-	return runs
+	return samples
 }
 
-// nodeLabel matches a flag whose value differs from run to run.
-var nodeLabel = regexp.MustCompile(`-node-label \S+`)
+// nodeLabelPattern matches a flag whose value differs from run to run.
+var nodeLabelPattern = regexp.MustCompile(`-node-label \S+`)
 
-// runsOf returns the runs of a command in a session and a mode.
-func runsOf(runs []run, session, mode, command string) (found []run) {
-	for _, r := range runs {
-		if r.Session == session && r.Mode == mode && r.Command == command {
-			found = append(found, r)
+// samplesOf returns the samples of a command in a session and a mode.
+func samplesOf(samples []sample, session, mode, command string) (found []sample) {
+	for _, s := range samples {
+		if s.Session == session && s.Mode == mode && s.Command == command {
+			found = append(found, s)
 		}
 	}
 	return found
 }
 
 // sessions returns the names of all sessions in the order in which they took place.
-func sessions(runs []run) (names []string) {
-	for _, r := range runs {
-		if !slices.Contains(names, r.Session) {
-			names = append(names, r.Session)
+func sessions(samples []sample) (names []string) {
+	for _, s := range samples {
+		if !slices.Contains(names, s.Session) {
+			names = append(names, s.Session)
 		}
 	}
 	return names
 }
 
-// pair is a run of podcount and a run of its peer, close to each other.
-type pair struct{ podcount, peer run }
+// pair is a sample of podcount and one of its peer, measured one right after the other.
+type pair struct{ podcount, peer sample }
 
-// pairsOf returns the pairs of a job in a session. The two programs ran in turn, so the n-th runs are a pair.
-func pairsOf(runs []run, session string, j job) (pairs []pair) {
-	ours := runsOf(runs, session, j.mode, j.podcount)
-	theirs := runsOf(runs, session, j.mode, j.peer)
-	for i := range min(len(ours), len(theirs)) {
-		pairs = append(pairs, pair{ours[i], theirs[i]})
+// pairsOf returns the pairs of a duel in a session. Each sample is in one pair at most.
+func pairsOf(samples []sample, session string, d duel) (pairs []pair) {
+	for i := 0; i+1 < len(samples); i++ {
+		if samples[i].Session != session {
+			continue
+		}
+		if p, isPair := d.pairOf(samples[i], samples[i+1]); isPair {
+			pairs = append(pairs, p)
+			i++ // go on after the second one
+		}
 	}
 	return pairs
 }
 
-// comparison returns a table with a row for each measure: the medians of both, and the ratio with its spread.
-func comparison(t *testing.T, runs []run, j job) string {
+// pairOf returns two neighbouring samples as a pair, if one is podcount's and the other is the peer's.
+func (d duel) pairOf(first, second sample) (p pair, isPair bool) {
+	if first.Session != second.Session || first.Mode != d.mode || second.Mode != d.mode {
+		return pair{}, false
+	}
+	switch {
+	case first.Command == d.podcount && second.Command == d.peer:
+		return pair{podcount: first, peer: second}, true
+	case first.Command == d.peer && second.Command == d.podcount:
+		return pair{podcount: second, peer: first}, true
+	}
+	return pair{}, false
+}
+
+func TestNeighboursArePairs(t *testing.T) {
+	d := duel{mode: "start", podcount: "a", peer: "b"}
+	var samples []sample
+	for i, command := range []string{"b", "a", "a", "b", "a", "b", "c", "a"} {
+		samples = append(samples, sample{Session: "s", Mode: "start", Command: command, CPU: float64(i)})
+	}
+	var order []float64
+	for _, p := range pairsOf(samples, "s", d) {
+		order = append(order, p.podcount.CPU, p.peer.CPU)
+	}
+	testkit.WantEqual(t, "podcount and its peer in each pair", order, []float64{1, 0, 2, 3, 4, 5})
+}
+
+// comparisonTable returns a table with a row for each figure: the medians of both, and the ratio with its spread.
+func comparisonTable(t *testing.T, samples []sample, d duel) string {
 	t.Helper()
 	var pairs []pair
-	for _, session := range sessions(runs) {
-		pairs = append(pairs, pairsOf(runs, session, j)...)
+	for _, session := range sessions(samples) {
+		pairs = append(pairs, pairsOf(samples, session, d)...)
 	}
 	if len(pairs) < 5 {
-		t.Fatalf("there are %d pairs of runs", len(pairs))
+		t.Fatalf("there are %d pairs of samples", len(pairs))
 	}
 	table := "| | podcount | client-go | ratio |\n|---|---|---|---|\n"
-	for _, m := range j.measures {
+	for _, f := range d.figures {
 		var ours, theirs []float64
 		for _, p := range pairs {
-			ours = append(ours, m.of(p.podcount))
-			theirs = append(theirs, m.of(p.peer))
+			ours = append(ours, f.of(p.podcount))
+			theirs = append(theirs, f.of(p.peer))
 		}
-		row := "| %s | " + m.format + " | " + m.format + " | %s |\n"
-		table += fmt.Sprintf(row, m.name, median(ours), median(theirs), spread(ratios(pairs, m)))
+		line := "| %s | " + f.format + " | " + f.format + " | %s |\n"
+		table += fmt.Sprintf(line, f.name, median(ours), median(theirs), spread(ratios(pairs, f)))
 	}
 	return table
 }
 
-// sessionTable returns a table with a row for each session that has pairs of a job: the ratios of all measures.
-func sessionTable(runs []run, j job) string {
+// sessionTable returns a table with a row for each session that has pairs of a duel: the ratios of all figures.
+func sessionTable(samples []sample, d duel) string {
 	table := "| session | pairs | time | CPU | memory | API server's CPU |\n|---|---|---|---|---|---|\n"
-	for _, session := range sessions(runs) {
-		pairs := pairsOf(runs, session, j)
+	for _, session := range sessions(samples) {
+		pairs := pairsOf(samples, session, d)
 		if len(pairs) == 0 {
 			continue
 		}
 		table += fmt.Sprintf("| %s | %d |", session, len(pairs))
-		for _, m := range j.measures {
-			table += " " + spread(ratios(pairs, m)) + " |"
+		for _, f := range d.figures {
+			table += " " + spread(ratios(pairs, f)) + " |"
 		}
 		table += "\n"
 	}
@@ -209,9 +268,9 @@ func sessionTable(runs []run, j job) string {
 }
 
 // ratios returns podcount's figure divided by its peer's, for each pair.
-func ratios(pairs []pair, m measure) (found []float64) {
+func ratios(pairs []pair, f figure) (found []float64) {
 	for _, p := range pairs {
-		found = append(found, m.of(p.podcount)/m.of(p.peer))
+		found = append(found, f.of(p.podcount)/f.of(p.peer))
 	}
 	return found
 }

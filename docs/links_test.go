@@ -27,7 +27,7 @@ type link struct {
 // linksMatching returns the links, or the pictures, of a page. Code has none.
 func (p page) linksMatching(pattern *regexp.Regexp) (links []link) {
 	for _, b := range p.blocks {
-		if b.kind == code || b.kind == indented || b.kind == comment {
+		if b.isCode() {
 			continue
 		}
 		text := b.text()
@@ -43,7 +43,7 @@ func (p page) linksMatching(pattern *regexp.Regexp) (links []link) {
 }
 
 func (p page) links() []link    { return p.linksMatching(linkPattern) } // including pictures
-func (p page) pictures() []link { return p.linksMatching(picture) }
+func (p page) pictures() []link { return p.linksMatching(picturePattern) }
 
 func isURL(target string) bool {
 	return strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:")
@@ -55,16 +55,16 @@ func TestEachPageIsLinkedFromReadme(t *testing.T) {
 		file, _, _ := strings.Cut(l.target, "#")
 		linked = append(linked, file)
 	}
-	for _, name := range pageNames {
-		if name != readme && !slices.Contains(linked, name) {
-			t.Errorf("README.md has no link to %s", name)
+	for _, p := range loadPages(t) {
+		if p.name != readme && !slices.Contains(linked, p.name) {
+			t.Errorf("README.md has no link to %s", p.name)
 		}
 	}
 }
 
 func TestEachRelativeLinkLeadsSomewhere(t *testing.T) {
 	for _, p := range loadPages(t) {
-		for _, l := range p.links() {
+		for _, l := range slices.Concat(p.links(), p.pictures()) { // links have no picture that stands in a link
 			if isURL(l.target) {
 				continue
 			}
@@ -85,21 +85,44 @@ func problemOf(p page, target string) string {
 	if path.IsAbs(file) || strings.HasPrefix(name, "..") {
 		return "it leads out of the checkout"
 	}
-	text, err := os.ReadFile(fromHere(name))
-	info, statErr := os.Stat(fromHere(name))
-	switch {
-	case statErr != nil:
+	if _, err := os.Stat(fromHere(name)); err != nil {
 		return "there is no such file"
-	case !hasAnchor:
+	}
+	if !hasAnchor {
 		return ""
-	case info.IsDir() || path.Ext(name) != ".md":
+	}
+	return problemOfAnchor(name, anchor)
+}
+
+// problemOfAnchor says what is wrong with an anchor in a file, or returns "".
+func problemOfAnchor(name, anchor string) string {
+	if path.Ext(name) != ".md" {
 		return "only pages have anchors"
-	case err != nil:
+	}
+	text, err := os.ReadFile(fromHere(name))
+	if err != nil {
 		return err.Error()
-	case !slices.Contains(anchorsOf(blocksOf(string(text))), anchor):
+	}
+	if !slices.Contains(anchorsOf(blocksOf(string(text))), anchor) {
 		return "that page has no such heading"
 	}
 	return ""
+}
+
+// otherLinkPattern matches links in forms that linkPattern does not: [text][name], [name]: target, and HTML.
+var otherLinkPattern = regexp.MustCompile(`\]\[|(?m:^\[[^\]]*\]:)|<(a|img)\s`)
+
+func TestLinksHaveTheFormThatIsChecked(t *testing.T) {
+	for _, p := range loadPages(t) {
+		for _, b := range p.blocks {
+			if b.isCode() {
+				continue
+			}
+			if found := otherLinkPattern.FindString(codeSpanPattern.ReplaceAllString(b.text(), "")); found != "" {
+				t.Errorf("%s: a link with %q: write [text](target)", p.at(b.line), found)
+			}
+		}
+	}
 }
 
 // anchorsOf returns the anchors that GitHub gives to the headings of a page.
@@ -120,8 +143,8 @@ func anchorsOf(blocks []block) (anchors []string) {
 	return anchors
 }
 
-// slugOf returns the heading in lower case, without punctuation, and with a hyphen for each blank.
-func slugOf(heading string) string {
+// slugOf returns a heading in lower case, without punctuation, and with a hyphen for each blank.
+func slugOf(title string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == ' ':
@@ -130,7 +153,7 @@ func slugOf(heading string) string {
 			return unicode.ToLower(r)
 		}
 		return -1
-	}, withoutLinks(heading))
+	}, withoutLinks(title))
 }
 
 func TestAnchorsAreThoseOfGitHub(t *testing.T) {
@@ -151,19 +174,19 @@ func TestEachPictureIsDescribed(t *testing.T) {
 }
 
 var (
-	url            = regexp.MustCompile("https?://[^\\s)>`\"']+")
-	placeholderURL = regexp.MustCompile(`(?i:example\.(com|org|net)|localhost|placeholder|todo|xxx|…|\.\.\.)|` +
-		`/(OWNER|ORG|USER|NAME|REPO)\b|://(github\.com)?/?$`)
+	urlPattern         = regexp.MustCompile("https?://[^\\s)>`\"']+")
+	placeholderPattern = regexp.MustCompile(`(?i:example\.(com|org|net)|localhost|placeholder|todo|xxx|…|\.\.\.)|` +
+		`(?i:/(your|my|some)[-_])|/(OWNER|ORG|USER|NAME|REPO)\b|://(github\.com)?/?$`)
 )
 
 func TestNoLinkIsAPlaceholder(t *testing.T) {
 	for _, p := range loadPages(t) {
 		for _, b := range p.blocks {
-			if b.kind == code || b.kind == indented {
+			if b.isCode() {
 				continue
 			}
-			for _, found := range url.FindAllString(codeSpan.ReplaceAllString(b.text(), ""), -1) {
-				if placeholderURL.MatchString(found) {
+			for _, found := range urlPattern.FindAllString(codeSpanPattern.ReplaceAllString(b.text(), ""), -1) {
+				if placeholderPattern.MatchString(found) {
 					t.Errorf("%s: %s is a placeholder", p.at(b.line), found)
 				}
 			}

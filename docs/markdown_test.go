@@ -17,7 +17,6 @@ const (
 	tableRow kind = "table row"
 	code     kind = "code" // between fences
 	indented kind = "indented code"
-	comment  kind = "comment"
 )
 
 // block is a part of a page.
@@ -27,6 +26,12 @@ type block struct {
 	lines    []string // as they are in the file; for code, without the fences
 	language string   // of code
 }
+
+// isCode reports whether the block is code, in which nothing is Markdown.
+func (b block) isCode() bool { return b.kind == code || b.kind == indented }
+
+// level returns the level of a heading: 1 for the title of the page.
+func (b block) level() int { return strings.Index(b.lines[0], " ") }
 
 // text returns the lines without indentation and without the mark of a heading or of an item. Line breaks stay, so that
 // a place in the text leads back to its line.
@@ -65,10 +70,10 @@ type blockReader struct {
 	isOpen  bool // the next line may continue the last block
 }
 
-// blocksOf divides a page into blocks. It understands only the part of Markdown that the pages use.
-func blocksOf(page string) []block {
+// blocksOf divides the text of a page into blocks. It understands only the part of Markdown that the pages use.
+func blocksOf(text string) []block {
 	r := &blockReader{}
-	for i, line := range strings.Split(page, "\n") {
+	for i, line := range strings.Split(text, "\n") {
 		if r.inFence {
 			r.readCode(line)
 		} else {
@@ -87,7 +92,8 @@ func (r *blockReader) readCode(line string) {
 	r.extend(line)
 }
 
-// readLine reads a line outside of fences.
+// readLine reads a line outside of fences. The order of the cases matters: a mark at the start of a line, such as that
+// of an item, ends the block before it, and a line without one continues an open block, however far it is indented.
 func (r *blockReader) readLine(number int, line string) {
 	text := strings.TrimSpace(line)
 	isIndented := strings.HasPrefix(line, "    ")
@@ -99,8 +105,6 @@ func (r *blockReader) readLine(number int, line string) {
 		r.last().language = strings.TrimPrefix(text, "```")
 		r.inFence = true
 		r.isOpen = false
-	case strings.HasPrefix(text, "<!--"):
-		r.begin(comment, number, line)
 	case headingPattern.MatchString(line):
 		r.begin(heading, number, line)
 		r.isOpen = false
@@ -117,7 +121,10 @@ func (r *blockReader) readLine(number int, line string) {
 		r.begin(indented, number, line)
 	default:
 		r.begin(prose, number, line)
-		r.inList = r.inList && strings.HasPrefix(line, " ")
+		belongsToList := strings.HasPrefix(line, " ")
+		if !belongsToList {
+			r.inList = false
+		}
 	}
 }
 
@@ -174,11 +181,11 @@ func TestBlocksOfAPage(t *testing.T) {
 }
 
 var (
-	codeSpan     = regexp.MustCompile("``.+?``|`[^`]+`")
-	picture      = regexp.MustCompile(`!\[([^\]]*)\]\(([^)]*)\)`)
-	linkPattern  = regexp.MustCompile(`\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)]*)\)`)
-	htmlTag      = regexp.MustCompile(`</?[a-z][^>]*>`)
-	cellDivision = regexp.MustCompile(`(\\\|)|\|`) // a bar, or an escaped one
+	codeSpanPattern = regexp.MustCompile("``.+?``|`[^`]+`")
+	picturePattern  = regexp.MustCompile(`!\[([^\]]*)\]\(([^)]*)\)`)
+	linkPattern     = regexp.MustCompile(`\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)]*)\)`)
+	htmlTagPattern  = regexp.MustCompile(`</?[a-z][^>]*>`)
+	barPattern      = regexp.MustCompile(`(\\\|)|\|`) // a bar, or an escaped one
 )
 
 // span is inline code.
@@ -189,11 +196,11 @@ type span struct {
 
 // codeSpans returns the inline code of a block, without the backticks.
 func codeSpans(b block) (spans []span) {
-	if b.kind == code || b.kind == indented || b.kind == comment {
+	if b.isCode() {
 		return nil
 	}
 	text := b.text()
-	for _, at := range codeSpan.FindAllStringIndex(text, -1) {
+	for _, at := range codeSpanPattern.FindAllStringIndex(text, -1) {
 		inside := strings.ReplaceAll(strings.Trim(text[at[0]:at[1]], "`"), "\n", " ")
 		if b.kind == tableRow {
 			inside = strings.ReplaceAll(inside, `\|`, "|")
@@ -205,19 +212,26 @@ func codeSpans(b block) (spans []span) {
 
 // withoutLinks removes pictures, the targets of links, and HTML.
 func withoutLinks(text string) string {
-	text = picture.ReplaceAllString(text, "")
+	text = picturePattern.ReplaceAllString(text, "")
 	text = linkPattern.ReplaceAllString(text, "$1")
-	return htmlTag.ReplaceAllString(text, "")
+	return htmlTagPattern.ReplaceAllString(text, "")
 }
 
-// firstCell returns the first cell of the row of a table.
-func firstCell(b block) string {
+// cells returns the cells of the row of a table.
+func (b block) cells() (cells []string) {
 	row := strings.TrimPrefix(b.text(), "|")
-	for _, at := range cellDivision.FindAllStringSubmatchIndex(row, -1) {
+	begin := 0
+	for _, at := range barPattern.FindAllStringSubmatchIndex(row, -1) {
 		isEscaped := at[2] >= 0
 		if !isEscaped {
-			return row[:at[0]]
+			cells = append(cells, row[begin:at[0]])
+			begin = at[1]
 		}
 	}
-	return row
+	return cells
+}
+
+func TestCellsAreDivided(t *testing.T) {
+	row := block{kind: tableRow, lines: []string{`| a | b \| c | |`}}
+	testkit.WantEqual(t, "the cells", row.cells(), []string{" a ", ` b \| c `, " "})
 }

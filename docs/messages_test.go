@@ -3,29 +3,37 @@ package docs_test
 import (
 	"go/ast"
 	"go/token"
+	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"podcount/internal/testkit"
 )
 
-// messagesOfOthers are messages, or parts of them, that come from Go, from the operating system or from the API server.
-var messagesOfOthers = regexp.MustCompile(`^(connection refused|no such host|address already in use|x509: .*|` +
-	`certificate signed by unknown authority|[45]\d\d( [A-Z][a-z]+)*|ValidatingAdmissionPolicy 'podcount')$`)
+// othersMessagePattern matches messages, or parts of them, that come from Go, the operating system or the API server.
+var othersMessagePattern = regexp.MustCompile(`^(connection refused|no such host|address already in use|x509: .*|` +
+	`certificate signed by unknown authority|ValidatingAdmissionPolicy 'podcount')$`)
+
+// composedMessages are messages whose parts come from several strings.
+var composedMessages = []string{
+	"-listen …: … address already in use",
+	"listing again … expired …",
+	"… could not correct …: the log says why",
+}
 
 func TestEachMessageInTroubleshootingIsInTheSource(t *testing.T) {
 	texts := textsOfProduct(t)
 	p := loadPage(t, "docs/operating.md")
 	messages := p.messages()
 	for _, message := range messages {
-		for _, part := range partsOfMessage(message.text) {
-			if !strings.Contains(texts, part) && !messagesOfOthers.MatchString(part) {
-				t.Errorf("%s: no code has %q, a part of %q", p.at(message.line), part, message.text)
-			}
+		if !isMessage(texts, message.text) {
+			t.Errorf("%s: no code has %q", p.at(message.line), message.text)
 		}
 	}
 	if len(messages) < 10 {
@@ -33,29 +41,132 @@ func TestEachMessageInTroubleshootingIsInTheSource(t *testing.T) {
 	}
 }
 
+// isMessage reports whether one of the texts has all parts of a message, in their order and as whole words. The parts
+// of a composed message may be in different texts.
+func isMessage(texts []string, message string) bool {
+	var patterns []string
+	for _, part := range partsOfMessage(message) {
+		if !isHTTPStatus(part) && !othersMessagePattern.MatchString(part) {
+			patterns = append(patterns, wholeWords(part))
+		}
+	}
+	if !slices.Contains(composedMessages, message) {
+		patterns = []string{strings.Join(patterns, "(?s:.*)")}
+	}
+	for _, pattern := range patterns {
+		if !slices.ContainsFunc(texts, regexp.MustCompile(pattern).MatchString) {
+			return false
+		}
+	}
+	return true
+}
+
+// wholeWords returns a pattern that matches a part of a message where it does not begin or end within a word.
+func wholeWords(part string) string {
+	pattern := regexp.QuoteMeta(part)
+	first, _ := utf8.DecodeRuneInString(part)
+	last, _ := utf8.DecodeLastRuneInString(part)
+	if isWordRune(first) {
+		pattern = `\b` + pattern
+	}
+	if isWordRune(last) {
+		pattern += `\b`
+	}
+	return pattern
+}
+
+// isHTTPStatus reports whether a text is the code of an error of HTTP, perhaps with its name.
+func isHTTPStatus(text string) bool {
+	code, name, hasName := strings.Cut(text, " ")
+	number, err := strconv.Atoi(code)
+	return err == nil && number >= 400 && http.StatusText(number) != "" && (!hasName || name == http.StatusText(number))
+}
+
+func TestMessagesAreFound(t *testing.T) {
+	texts := []string{"cannot list %s: %w (again)", "expired", "listing again"}
+	rows := []struct {
+		message string
+		want    bool
+	}{
+		{"cannot list …", true},
+		{"cannot list … (again)", true},
+		{"403 Forbidden … (again)", true},
+		{"401 Forbidden … (again)", false},
+		{"… (again) cannot list", false},
+		{"cannot li…", false},
+		{"listing again … expired …", true},
+		{"cannot list … expired", false},
+	}
+	for _, row := range rows {
+		t.Run(row.message, func(t *testing.T) {
+			testkit.WantEqual(t, "found", isMessage(texts, row.message), row.want)
+		})
+	}
+}
+
+func TestEachMessageInTroubleshootingHasItsLevel(t *testing.T) {
+	levels := levelsOfMessages(t)
+	p := loadPage(t, "docs/operating.md")
+	compared := 0
+	for _, b := range p.section("Troubleshooting") {
+		if b.kind != tableRow {
+			continue
+		}
+		want := levelIn(b.cells()[0])
+		for _, message := range codeSpans(block{kind: tableRow, line: b.line, lines: b.cells()[:1]}) {
+			found := levels[message.text]
+			if found == nil {
+				continue
+			}
+			compared++
+			if !slices.Contains(found, want) {
+				t.Errorf("%s: %q is logged as %q, not as %s", p.at(b.line), message.text, found, want)
+			}
+		}
+	}
+	testkit.WantBetween(t, "messages with a level", compared, 15, 1000)
+}
+
+// levelIn returns the level that a cell of Troubleshooting gives to its messages.
+func levelIn(cell string) string {
+	for _, level := range []string{"INFO", "ERROR"} {
+		if strings.Contains(cell, "("+level+")") {
+			return level
+		}
+	}
+	return "WARN"
+}
+
+// levelsOfMessages returns, for each message that the program logs directly, the levels.
+func levelsOfMessages(t *testing.T) map[string][]string {
+	t.Helper()
+	levels := map[string][]string{}
+	for _, file := range productFiles(t) {
+		ast.Inspect(file.syntax, func(node ast.Node) bool {
+			call, isCall := node.(*ast.CallExpr)
+			if !isCall || len(call.Args) == 0 {
+				return true
+			}
+			method, isMethod := call.Fun.(*ast.SelectorExpr)
+			text, isString := joined(call.Args[0])
+			if isMethod && isString && slices.Contains([]string{"Debug", "Info", "Warn", "Error"}, method.Sel.Name) {
+				levels[text] = append(levels[text], strings.ToUpper(method.Sel.Name))
+			}
+			return true
+		})
+	}
+	return levels
+}
+
 // messages returns the inline code in the first column of the tables of Troubleshooting.
 func (p page) messages() (messages []span) {
 	for _, b := range p.section("Troubleshooting") {
 		if b.kind == tableRow {
-			cell := block{kind: tableRow, line: b.line, lines: []string{firstCell(b)}}
+			cell := block{kind: tableRow, line: b.line, lines: b.cells()[:1]}
 			messages = append(messages, codeSpans(cell)...)
 		}
 	}
 	return messages
-}
-
-// section returns the blocks from a heading of the second level to the next one.
-func (p page) section(title string) (blocks []block) {
-	isInside := false
-	for _, b := range p.blocks {
-		if b.kind == heading && strings.HasPrefix(b.lines[0], "## ") {
-			isInside = b.text() == title
-		}
-		if isInside {
-			blocks = append(blocks, b)
-		}
-	}
-	return blocks
 }
 
 // partsOfMessage returns the constant parts of a message, between which … stands for what differs from case to case. A
@@ -75,15 +186,19 @@ func TestPartsOfMessages(t *testing.T) {
 		[]string{"listing again", "why=", "expired"})
 }
 
-// textsOfProduct returns the constant strings in the program's code, and the files of deploy/ that it prints.
-func textsOfProduct(t *testing.T) string {
+// productFiles returns the source files of the program, without those that serve tests.
+func productFiles(t *testing.T) []goFile {
 	t.Helper()
-	servesTests := regexp.MustCompile(`_test\.go$|^internal/(behaviours|fakekube|playground|sim|suite|testkit)/|^testdata/`)
-	var texts []string
-	for _, file := range goFiles(t) {
-		if !servesTests.MatchString(file.name) {
-			texts = append(texts, stringsIn(file.syntax)...)
-		}
+	servesTests := regexp.MustCompile(
+		`_test\.go$|^internal/(behaviours|fakekube|playground|sim|suite|testkit)/|^testdata/`)
+	return slices.DeleteFunc(goFiles(t), func(file goFile) bool { return servesTests.MatchString(file.name) })
+}
+
+// textsOfProduct returns the constant strings in the program's code, and the files of deploy/ that it prints.
+func textsOfProduct(t *testing.T) (texts []string) {
+	t.Helper()
+	for _, file := range productFiles(t) {
+		texts = append(texts, stringsIn(file.syntax)...)
 	}
 	for _, pattern := range []string{"deploy/*.yaml", "deploy/templates/*"} {
 		files, err := filepath.Glob(fromHere(pattern))
@@ -98,7 +213,7 @@ func textsOfProduct(t *testing.T) string {
 			texts = append(texts, string(text))
 		}
 	}
-	return strings.Join(texts, "\n")
+	return texts
 }
 
 // stringsIn returns the strings in a file. Those that + joins are one string.
@@ -117,25 +232,25 @@ func stringsIn(file *ast.File) (texts []string) {
 	return texts
 }
 
-// joined returns the value of a string, or of strings that + joins. … stands for what is not constant.
+// joined returns the value of a string, or of strings that + joins. … stands for what is not a literal.
 func joined(expression ast.Expr) (text string, isString bool) {
 	switch e := expression.(type) {
 	case *ast.BasicLit:
-		text, err := strconv.Unquote(e.Value)
-		return text, e.Kind == token.STRING && err == nil
+		value, err := strconv.Unquote(e.Value)
+		return value, e.Kind == token.STRING && err == nil
 	case *ast.BinaryExpr:
-		left, isLeft := joined(e.X)
-		right, isRight := joined(e.Y)
-		if e.Op != token.ADD || !isLeft && !isRight {
+		if e.Op != token.ADD {
 			return "", false
 		}
-		if !isLeft {
-			left = "…"
+		before, hasBefore := joined(e.X)
+		after, hasAfter := joined(e.Y)
+		if !hasBefore {
+			before = "…"
 		}
-		if !isRight {
-			right = "…"
+		if !hasAfter {
+			after = "…"
 		}
-		return left + right, true
+		return before + after, hasBefore || hasAfter
 	}
 	return "", false
 }

@@ -1,6 +1,7 @@
 package docs_test
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -9,6 +10,8 @@ import (
 
 	"podcount/internal/testkit"
 )
+
+var update = flag.Bool("update", false, "write pictures/peers.svg")
 
 // pictureSession is the session that the picture shows. All contenders took part in it.
 const pictureSession = "22 November 2026, build b829904"
@@ -19,9 +22,9 @@ type contender struct {
 }
 
 var contenders = []contender{
-	{"podcount", "own", totalJob.podcount},
-	{"client-go, metadata only", "peer", totalJob.peer},
-	{"client-go, whole pods", "peer", ownJob.peer},
+	{"podcount", "own", totalDuel.podcount},
+	{"client-go, metadata only", "peer", totalDuel.peer},
+	{"client-go, whole pods", "peer", ownDuel.peer},
 	{"controller-runtime", "peer", "peer-controller-runtime -kubeconfig KUBECONFIG"},
 }
 
@@ -37,7 +40,7 @@ const (
 
 func TestPictureOfPeersShowsTheRecordedRuns(t *testing.T) {
 	const file = "pictures/peers.svg"
-	want := peersPicture(recordedRuns(t))
+	want := peersPicture(recordedSamples(t))
 	if *update {
 		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
@@ -50,30 +53,30 @@ func TestPictureOfPeersShowsTheRecordedRuns(t *testing.T) {
 	testkit.WantEqual(t, file+", which `go test ./docs -update` writes,", string(got), want)
 }
 
-// peersPicture draws a panel of bars for each measure.
-func peersPicture(runs []run) string {
+// peersPicture draws a panel of bars for each of the figures.
+func peersPicture(samples []sample) string {
 	var b strings.Builder
-	height := panelHeight*len(startMeasures) + 20
+	height := panelHeight*len(startFigures) + 20
 	fmt.Fprintf(&b, pictureHead, pictureWidth, height, pictureWidth-1, height-1)
-	for i, m := range startMeasures {
+	for i, f := range startFigures {
 		fmt.Fprintf(&b, "<g transform=\"translate(0 %d)\">\n", 16+i*panelHeight)
-		drawPanel(&b, runs, m)
+		drawPanel(&b, samples, f)
 		b.WriteString("</g>\n")
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
 }
 
-// drawPanel draws a bar for each contender, as long as the median of this measure. A thin line shows the spread.
-func drawPanel(b *strings.Builder, runs []run, m measure) {
-	fmt.Fprintf(b, "<text class=\"title\" x=\"24\" y=\"16\">%s</text>\n", m.name)
+// drawPanel draws a bar for each contender, as long as the median of this figure. A thin line shows the spread.
+func drawPanel(b *strings.Builder, samples []sample, f figure) {
+	fmt.Fprintf(b, "<text class=\"title\" x=\"24\" y=\"16\">%s</text>\n", f.name)
 	longest := 0.0
 	for _, c := range contenders {
-		longest = max(longest, slices.Max(valuesOfOne(runs, c, m)))
+		longest = max(longest, slices.Max(valuesOf(samples, c, f)))
 	}
 	pixels := func(value float64) float64 { return value / longest * barsWidth }
 	for i, c := range contenders {
-		values := valuesOfOne(runs, c, m)
+		values := valuesOf(samples, c, f)
 		middle := median(values)
 		top := 28 + i*barDistance
 		lineY := top + barHeight/2
@@ -83,15 +86,15 @@ func drawPanel(b *strings.Builder, runs []run, m measure) {
 		fmt.Fprintf(b, "<rect class=\"%s\" x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"%d\" rx=\"3\"/>\n",
 			c.class, barsLeft, top, pixels(middle), barHeight)
 		fmt.Fprintf(b, "<path class=\"spread\" d=\"M%.1f %dH%.1f\"/>\n", lowest, lineY, highest)
-		value := fmt.Sprintf(m.format, middle)
+		value := fmt.Sprintf(f.format, middle)
 		fmt.Fprintf(b, "<text class=\"value\" x=\"%.1f\" y=\"%d\">%s</text>\n", highest+8, top+15, value)
 	}
 }
 
-// valuesOfOne returns a measure of a contender's runs in the session.
-func valuesOfOne(runs []run, c contender, m measure) (values []float64) {
-	for _, r := range runsOf(runs, pictureSession, "start", c.command) {
-		values = append(values, m.of(r))
+// valuesOf returns a figure of a contender's samples in the session.
+func valuesOf(samples []sample, c contender, f figure) (values []float64) {
+	for _, s := range samplesOf(samples, pictureSession, "start", c.command) {
+		values = append(values, f.of(s))
 	}
 	return values
 }

@@ -32,7 +32,7 @@ func TestEachPictureIsOnOnePage(t *testing.T) {
 	}
 }
 
-// pictureFiles returns the pictures in docs/pictures, where the script that records one of them is, too.
+// pictureFiles returns the pictures in docs/pictures.
 func pictureFiles(t *testing.T) []string {
 	t.Helper()
 	files, err := filepath.Glob("pictures/*.svg")
@@ -60,8 +60,9 @@ func TestPicturesAreAccessibleAndSelfContained(t *testing.T) {
 }
 
 var (
-	darkRule      = regexp.MustCompile(`@media[^{]*\(\s*prefers-color-scheme:\s*dark\s*\)`)
-	styleFromFile = regexp.MustCompile(`@import|url\(\s*["']?[^#"'\s]`) // url(#name) is in the same file
+	darkRulePattern = regexp.MustCompile(`@media[^{]*\(\s*prefers-color-scheme:\s*dark\s*\)\s*` +
+		`{[^{}]+{[^{}]*[^{}\s][^{}]*}`) // with something in it
+	outsideStylePattern = regexp.MustCompile(`@import|url\(\s*["']?[^#"'\s]`) // url(#name) is in the same file
 )
 
 // problemsOfSVG says what is wrong with a picture.
@@ -73,24 +74,52 @@ func problemsOfSVG(text string) (problems []string) {
 	has := func(name string) bool {
 		return slices.ContainsFunc(elements, func(e xml.StartElement) bool { return e.Name.Local == name })
 	}
-	for _, name := range []string{"svg", "title", "desc"} {
-		if !has(name) {
-			problems = append(problems, "it has no element "+name)
-		}
-	}
-	if !darkRule.MatchString(text) {
+	problems = problemsOfLabels(text)
+	if !darkRulePattern.MatchString(text) {
 		problems = append(problems, "it has no rule for prefers-color-scheme: dark")
 	}
 	if has("script") {
 		problems = append(problems, "it has a script")
 	}
-	if styleFromFile.MatchString(text) {
+	if outsideStylePattern.MatchString(text) {
 		problems = append(problems, "its style refers to another file")
 	}
 	for _, e := range elements {
 		for _, a := range e.Attr {
 			problems = append(problems, problemsOfAttribute(a)...)
 		}
+	}
+	return problems
+}
+
+// labels are what a screen reader says of a picture.
+type labels struct {
+	LabelledBy string `xml:"aria-labelledby,attr"`
+	Title      label  `xml:"title"`
+	Desc       label  `xml:"desc"`
+}
+
+// label is an element with text.
+type label struct {
+	ID   string `xml:"id,attr"`
+	Text string `xml:",chardata"`
+}
+
+// problemsOfLabels says what is wrong with the title and the description of a picture.
+func problemsOfLabels(text string) (problems []string) {
+	var svg labels
+	if err := xml.Unmarshal([]byte(text), &svg); err != nil {
+		return []string{err.Error()}
+	}
+	if strings.TrimSpace(svg.Title.Text) == "" {
+		problems = append(problems, "it has no title")
+	}
+	if strings.TrimSpace(svg.Desc.Text) == "" {
+		problems = append(problems, "it has no desc")
+	}
+	hasIDs := svg.Title.ID != "" && svg.Desc.ID != ""
+	if !hasIDs || svg.LabelledBy != svg.Title.ID+" "+svg.Desc.ID {
+		problems = append(problems, "aria-labelledby does not name its title and its desc")
 	}
 	return problems
 }
@@ -126,17 +155,27 @@ func elementsOf(text string) (elements []xml.StartElement, err error) {
 
 func TestProblemsOfPicturesAreFound(t *testing.T) {
 	const style = `<style>@media (prefers-color-scheme: dark) { a { fill: url(#b) } }</style>`
-	const whole = `<svg xmlns="http://www.w3.org/2000/svg"><title>a</title><desc>b</desc>` + style
+	const whole = `<svg xmlns="http://www.w3.org/2000/svg" aria-labelledby="t d">` +
+		`<title id="t">a</title><desc id="d">b</desc>` + style
+	allMissing := []string{
+		"it has no title", "it has no desc", "aria-labelledby does not name its title and its desc",
+		"it has no rule for prefers-color-scheme: dark",
+	}
 	rows := []struct {
 		name, text string
 		want       []string
 	}{
 		{"none", whole + `<use href="#c"/></svg>`, nil},
 		{"not closed", whole, []string{"it is not well-formed: XML syntax error on line 1: unexpected EOF"}},
-		{"nothing in it", `<svg/>`, []string{
-			"it has no element title", "it has no element desc", "it has no rule for prefers-color-scheme: dark",
+		{"nothing in it", `<svg/>`, allMissing},
+		{"all empty", `<svg aria-labelledby=" "><title/><desc> </desc>` +
+			`<style>@media (prefers-color-scheme: dark) { a { } }</style></svg>`, allMissing},
+		{"another label", strings.Replace(whole, `"t d"`, `"d"`, 1) + `</svg>`, []string{
+			"aria-labelledby does not name its title and its desc",
 		}},
-		{"a script", whole + `<script/><g onclick="a()"/></svg>`, []string{"it has a script", "it has a script in onclick"}},
+		{"a script", whole + `<script/><g onclick="a()"/></svg>`, []string{
+			"it has a script", "it has a script in onclick",
+		}},
 		{"another file", whole + `<image href="b.png"/><style>a { fill: url('b') }</style></svg>`, []string{
 			"its style refers to another file", "it refers to b.png",
 		}},

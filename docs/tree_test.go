@@ -55,11 +55,12 @@ func filesOfTree(t *testing.T) (names []string) {
 	return names
 }
 
-// declarations are the names that the checkout's Go code declares.
+// declarations are the names that the checkout's Go code declares. Types of the same name in different packages are one.
 type declarations struct {
 	packages map[string]bool            // the names of packages
 	types    map[string]bool            // the names of types
-	members  map[string]bool            // Type.Method and Type.field; package.Name
+	names    map[string]bool            // all names, without their types and packages
+	members  map[string]string          // for Type.Method, Type.field and package.Name, its type or ""
 	embedded map[string][]string        // for the name of a type, those of the types that it embeds
 	inPlace  map[string]map[string]bool // for the path of a file or directory, the names declared there, and members
 }
@@ -70,7 +71,8 @@ func declarationsOfTree(t *testing.T) *declarations {
 	d := &declarations{
 		packages: map[string]bool{},
 		types:    map[string]bool{},
-		members:  map[string]bool{},
+		names:    map[string]bool{},
+		members:  map[string]string{},
 		embedded: map[string][]string{},
 		inPlace:  map[string]map[string]bool{},
 	}
@@ -94,38 +96,41 @@ func (d *declarations) addFile(file goFile) {
 	}
 }
 
-// add notes a name that a file declares at its top level, or a member of a type there.
-func (d *declarations) add(file goFile, name string) {
+// add notes a name that a file declares at its top level, or a member of a type there. typeName is the type of a field,
+// or the name itself if it is one of a type.
+func (d *declarations) add(file goFile, name, typeName string) {
 	for _, place := range []string{file.name, path.Dir(file.name)} {
 		if d.inPlace[place] == nil {
 			d.inPlace[place] = map[string]bool{}
 		}
 		d.inPlace[place][name] = true
 	}
-	isMember := strings.Contains(name, ".")
+	_, member, isMember := strings.Cut(name, ".")
 	if isMember {
-		d.members[name] = true
+		d.members[name] = typeName
+		d.names[member] = true
 	} else {
-		d.members[file.syntax.Name.Name+"."+name] = true
+		d.members[file.syntax.Name.Name+"."+name] = typeName
+		d.names[name] = true
 	}
 }
 
 func (d *declarations) addFunction(file goFile, f *ast.FuncDecl) {
 	if f.Recv == nil {
-		d.add(file, f.Name.Name)
+		d.add(file, f.Name.Name, "")
 		return
 	}
-	d.add(file, nameOfType(f.Recv.List[0].Type)+"."+f.Name.Name)
+	d.add(file, nameOfType(f.Recv.List[0].Type)+"."+f.Name.Name, "")
 }
 
 func (d *declarations) addSpec(file goFile, spec ast.Spec) {
 	switch spec := spec.(type) {
 	case *ast.ValueSpec:
 		for _, name := range spec.Names {
-			d.add(file, name.Name)
+			d.add(file, name.Name, nameOfType(spec.Type))
 		}
 	case *ast.TypeSpec:
-		d.add(file, spec.Name.Name)
+		d.add(file, spec.Name.Name, spec.Name.Name)
 		d.types[spec.Name.Name] = true
 		d.addFields(file, spec)
 	}
@@ -145,7 +150,7 @@ func (d *declarations) addFields(file goFile, spec *ast.TypeSpec) {
 	typeName := spec.Name.Name
 	for _, field := range fields.List {
 		for _, name := range field.Names {
-			d.add(file, typeName+"."+name.Name)
+			d.add(file, typeName+"."+name.Name, nameOfType(field.Type))
 		}
 		isEmbedded := len(field.Names) == 0
 		if isEmbedded {
@@ -154,7 +159,8 @@ func (d *declarations) addFields(file goFile, spec *ast.TypeSpec) {
 	}
 }
 
-// nameOfType returns the name of a type without its package, pointer and parameters. It returns "" if it has no name.
+// nameOfType returns the name of a type without its package, pointer and parameters. It returns "" if the type has
+// no name, or if there is none.
 func nameOfType(expression ast.Expr) string {
 	switch e := expression.(type) {
 	case *ast.Ident:
@@ -171,15 +177,23 @@ func nameOfType(expression ast.Expr) string {
 	return ""
 }
 
-// has reports whether a type has a method or field, of its own or from a type that it embeds, or a package a name.
-func (d *declarations) has(owner, name string) bool {
-	if d.members[owner+"."+name] {
-		return true
+// member reports whether a type has a method or field, of its own or from a type that it embeds, or a package has a name.
+// It also returns the type of a field.
+func (d *declarations) member(owner, name string) (typeName string, isKnown bool) {
+	typeName, isKnown = d.members[owner+"."+name]
+	if isKnown {
+		return typeName, true
 	}
 	for _, inner := range d.embedded[owner] {
-		if inner == name || inner != owner && d.has(inner, name) {
-			return true
+		if inner == name {
+			return inner, true
+		}
+		if inner == owner {
+			continue // a type of another package, with the same name
+		}
+		if typeName, isKnown := d.member(inner, name); isKnown {
+			return typeName, true
 		}
 	}
-	return false
+	return "", false
 }
