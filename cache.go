@@ -202,8 +202,8 @@ func (s *Store[T]) removeFromIndexesLocked(obj T) {
 	}
 }
 
-// Listing collects the objects of one list. The store keeps its content until Commit. If a list fails, drop its
-// Listing.
+// Listing collects the objects of one list. The store keeps its content until Commit or CommitExact. If a list fails,
+// drop its Listing.
 type Listing[T Object[T]] struct {
 	store  *Store[T]
 	number uint32
@@ -214,7 +214,8 @@ type Listing[T Object[T]] struct {
 	changed map[string]T
 }
 
-// BeginList begins a list of all objects. Earlier Listings of the store must not be used after this.
+// BeginList begins a list of all objects, which Commit or CommitExact ends. Earlier Listings of the store must not be
+// used after this.
 func (s *Store[T]) BeginList() *Listing[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -277,6 +278,38 @@ func (l *Listing[T]) Commit() (changes []Delta[T]) {
 		}
 	}
 	return changes
+}
+
+// CommitExact makes the store equal to a list of the objects as they were at exactly this version. It returns the
+// objects that differed, and the changes. A difference need not be a change: the store may lack a version that differs
+// from the known one only in fields that the store does not keep.
+//
+// The store may hold objects that are newer than the list, from answers to patches. They stay, and are no differences.
+func (l *Listing[T]) CommitExact(version string) (differences, changes []Delta[T]) {
+	s := l.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	isNewerThanList := func(obj T) bool { return isNewerVersion(obj.meta().ResourceVersion(), version) }
+	var none T
+	for key, obj := range l.changed {
+		held := s.items[key]
+		if held != none && isNewerThanList(held) {
+			continue
+		}
+		// The answer to a patch may have brought this version after Add had compared it with an older one.
+		if held == none || !held.meta().isSameVersion(obj.meta()) || s.hasChanged(held, obj) {
+			differences = append(differences, Delta[T]{Old: held, New: obj})
+		}
+		changes = append(changes, s.setLocked(obj)...)
+	}
+	for key, obj := range s.items {
+		wasInList := obj.meta().lastList == l.number
+		if !wasInList && !isNewerThanList(obj) {
+			differences = append(differences, Delta[T]{Old: obj})
+			changes = append(changes, s.deleteLocked(key)...)
+		}
+	}
+	return differences, changes
 }
 
 func (s *Store[T]) addAllToIndexesLocked() {
@@ -450,6 +483,11 @@ func (m *Meta) Key() Key {
 		return Key{Name: m.NamespacedName()}
 	}
 	return Key{Namespace: namespace, Name: name}
+}
+
+// isSameVersion reports whether two objects are one object in one version.
+func (m *Meta) isSameVersion(other *Meta) bool {
+	return m.UID() == other.UID() && m.ResourceVersion() == other.ResourceVersion()
 }
 
 // Kind describes a kind of object for the reflector, the store and the decoder.

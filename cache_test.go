@@ -81,11 +81,7 @@ func TestListReportsOnlyChanges(t *testing.T) {
 		{"an empty list again", nil, []string{"removed a9"}},
 		{"one pod", pods{makePod("d", "4", "60", "x")}, []string{"added d4"}},
 	} {
-		var got []string
-		for _, delta := range listPods(s, step.pods...) {
-			got = append(got, describeDelta(delta))
-		}
-		slices.Sort(got)
+		got := describeDeltas(listPods(s, step.pods...))
 		testkit.WantEqual(t, "changes by "+step.name, got, step.want)
 	}
 }
@@ -105,6 +101,15 @@ func addPods(listing *Listing[*Pod], pods ...*Pod) {
 			panic(err)
 		}
 	}
+}
+
+// describeDeltas returns what has happened to some pods, sorted: see describeDelta.
+func describeDeltas(deltas []Delta[*Pod]) (descriptions []string) {
+	for _, delta := range deltas {
+		descriptions = append(descriptions, describeDelta(delta))
+	}
+	slices.Sort(descriptions)
+	return descriptions
 }
 
 // describeDelta returns what has happened to a pod, its name, and the uid unless it is the same as before.
@@ -136,6 +141,76 @@ func draftOf(name, uid, version string) packed.Draft {
 		panic(err)
 	}
 	return draft
+}
+
+func TestExactListCorrectsOnlyWhatIsNotNewer(t *testing.T) {
+	for _, row := range []struct {
+		name        string
+		listed      []*Pod // at version 50
+		answer      *Pod   // to a patch, which arrives after the list was read
+		differences []string
+		changes     []string
+	}{
+		{name: "nothing", listed: []*Pod{makePod("a", "1", "10", "x"), makePod("b", "2", "11", "x")}},
+		{
+			name:        "a newer version",
+			listed:      []*Pod{makePod("a", "1", "50", "y"), makePod("b", "2", "11", "x")},
+			differences: []string{"updated a"},
+			changes:     []string{"updated a"},
+		},
+		{
+			name:        "a newer version that differs in no field that is kept",
+			listed:      []*Pod{makePod("a", "1", "50", "x"), makePod("b", "2", "11", "x")},
+			differences: []string{"updated a"},
+		},
+		{
+			name:        "an older version: etcd was restored from a backup",
+			listed:      []*Pod{makePod("a", "1", "9", "y"), makePod("b", "2", "11", "x")},
+			differences: []string{"updated a"},
+			changes:     []string{"updated a"},
+		},
+		{
+			name:        "an object that is missing, and one that is new",
+			listed:      []*Pod{makePod("a", "1", "10", "x"), makePod("c", "3", "12", "x")},
+			differences: []string{"added c3", "removed b2"},
+			changes:     []string{"added c3", "removed b2"},
+		},
+		{
+			name:        "a recreated object",
+			listed:      []*Pod{makePod("a", "9", "12", "x"), makePod("b", "2", "11", "x")},
+			differences: []string{"updated a"},
+			changes:     []string{"added a9", "removed a1"},
+		},
+		{
+			name:   "an answer that is newer than the list",
+			listed: []*Pod{makePod("a", "1", "10", "x"), makePod("b", "2", "11", "x")},
+			answer: makePod("a", "1", "51", "y"),
+		},
+		{
+			name:   "an answer that is newer than the list, which shows a version that was lost",
+			listed: []*Pod{makePod("a", "1", "50", "x"), makePod("b", "2", "11", "x")},
+			answer: makePod("a", "1", "51", "y"),
+		},
+		{
+			name:   "an answer with the version in the list",
+			listed: []*Pod{makePod("a", "1", "50", "y"), makePod("b", "2", "11", "x")},
+			answer: makePod("a", "1", "50", "y"),
+		},
+	} {
+		s := NewStore[*Pod]()
+		listPods(s, makePod("a", "1", "10", "x"), makePod("b", "2", "11", "x"))
+		listing := s.BeginList()
+		addPods(listing, row.listed...)
+		if row.answer != nil {
+			s.ApplyAnswer(row.answer)
+		}
+		differences, changes := listing.CommitExact("50")
+		testkit.WantEqual(t, row.name+": differences", describeDeltas(differences), row.differences)
+		testkit.WantEqual(t, row.name+": changes", describeDeltas(changes), row.changes)
+		if row.answer != nil && s.Get(Key{"ns", "a"}).ResourceVersion() != row.answer.ResourceVersion() {
+			t.Errorf("%s: the store does not hold the answer", row.name)
+		}
+	}
 }
 
 func TestDroppedListChangesNothing(t *testing.T) {
@@ -196,9 +271,12 @@ func changeAtRandom(s *Store[*Pod], dice *rand.Rand, step int) {
 		for range dice.IntN(8) {
 			addPods(listing, randomPod(step))
 		}
-		isDropped := dice.IntN(3) == 0
-		if !isDropped {
+		switch dice.IntN(3) {
+		case 0:
 			listing.Commit()
+		case 1:
+			listing.CommitExact(strconv.Itoa(step))
+		default: // The listing is dropped.
 		}
 	case 1:
 		s.ApplyAnswer(randomPod(step + 2))

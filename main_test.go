@@ -631,7 +631,7 @@ func newPodReflector(o behaviours.ReflectorOptions) behaviours.Reflector {
 	r.Subscribe(func(Delta[*Pod]) { o.Changed() })
 	if o.Version != "" {
 		r.resumeVersion = o.Version
-		r.relistAt = time.Now().Add(time.Hour)
+		r.auditAt = time.Now().Add(time.Hour)
 	}
 	return &podReflector{r, client}
 }

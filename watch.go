@@ -1,7 +1,8 @@
 package main
 
 // watch.go holds the Reflector, which keeps a Store equal to what the API server has. The Reflector lists a resource,
-// watches it, resumes a watch that ended, and relists when resuming is not enough. If the resource comes from a
+// watches it, resumes a watch that ended, and relists when resuming is not enough. Once an hour it audits the Store: it
+// compares the Store with what the server had at the same version. If the resource comes from a
 // CustomResourceDefinition, it first waits until the resource is installed. It also sends patches, because the server's
 // answer to a patch belongs in the Store.
 //
@@ -48,9 +49,14 @@ const (
 )
 
 const (
-	// relistInterval is the time between two lists, ± 10 %, while all watches work. A relist finds the changes that the
-	// watches should have reported but did not.
-	relistInterval = time.Hour
+	// auditInterval is the time from one list or audit to the next audit, ± 10 %, while all watches work.
+	auditInterval = time.Hour
+
+	// auditRetry is the least time from a failed audit to the next one. The longest is twice that.
+	auditRetry = 5 * time.Minute
+
+	// maxDriftExamples is the number of objects that the warning about an audit names.
+	maxDriftExamples = 5
 
 	// listTimeout is the longest time that a list may take, with all its pages.
 	listTimeout = 10 * time.Minute
@@ -64,9 +70,6 @@ const (
 	// shortWatch is how long a watch must last, unless it moves resumeVersion, to count as working.
 	shortWatch = time.Second
 
-	// relistRetry is the least time from a failed hourly list to the next one. The longest is twice that.
-	relistRetry = 5 * time.Minute
-
 	// versionCheckTimeout is the limit of haveVersionsGoneBack. It is short because the new watch, which is open
 	// already, is not read meanwhile.
 	versionCheckTimeout = time.Second
@@ -79,8 +82,8 @@ const (
 	absencesUntilRemoved = 2
 )
 
-// Reflector keeps a Store equal to what the server has. It lists, watches from the list's resourceVersion, and resumes
-// each watch from the last version that it saw.
+// Reflector keeps a Store equal to what the server has. It lists, watches from the list's resourceVersion, resumes each
+// watch from the last version that it saw, and audits the store about once an hour.
 //
 // Call Subscribe and the Need methods before Run. All other methods may be called at any time, by any goroutine.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
@@ -117,7 +120,7 @@ type Reflector[T Object[T]] struct {
 	lastFailure time.Time
 
 	// Lists.
-	relistAt     time.Time // a list is due then, even if all watches work
+	auditAt      time.Time // the next audit is due then
 	relistReason string    // why resumeVersion is ""; a label of podcount_relists_total
 	brokenLists  int       // failed lists since the last complete one whose errors suggest that the list is too large
 	usesPages    bool      // lists come in pages
@@ -192,6 +195,7 @@ func (r *Reflector[T]) NeedEveryVersion() {
 func (r *Reflector[T]) Run(ctx context.Context) error {
 	defer r.outage.Stop()
 	defer r.discoveryOutage.Stop()
+	r.setDriftToZero()
 	if r.kind.isOptional() {
 		r.runWhileInstalled(ctx)
 		return nil
@@ -340,15 +344,20 @@ func (s *session) end() {
 	<-s.ended
 }
 
-// listAndWatch lists, then watches, until ctx ends. Run describes its error.
+// listAndWatch lists, then watches and audits, until ctx ends. Run describes its error.
 func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 	for ctx.Err() == nil {
-		if !r.isListDue() {
+		var err error
+		switch {
+		case r.isListDue():
+			err = r.relist(ctx)
+		case r.isAuditDue():
+			err = r.audit(ctx)
+		default:
 			wait := r.watch(ctx)
 			retry.Sleep(ctx, wait)
 			continue
 		}
-		err := r.relist(ctx)
 		if err != nil && r.isWrongSelector(err) {
 			return err
 		}
@@ -360,9 +369,9 @@ func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 	return nil
 }
 
-func (r *Reflector[T]) isListDue() bool {
-	return r.resumeVersion == "" || !time.Now().Before(r.relistAt)
-}
+func (r *Reflector[T]) isListDue() bool { return r.resumeVersion == "" }
+
+func (r *Reflector[T]) isAuditDue() bool { return !time.Now().Before(r.auditAt) }
 
 // isWrongSelector reports whether the error of a list means that a selector is wrong. Only the first list of a
 // resource under /api/ proves that. Later lists, and those of custom resources, may be bad requests for other reasons.
@@ -387,13 +396,19 @@ func (r *Reflector[T]) recordFailure(problem string, err error) (wait time.Durat
 // was. The request has no resourceVersion: without one, the server returns the most recent state.
 func (r *Reflector[T]) relist(ctx context.Context) error {
 	start := time.Now()
-	isFirst := !background.IsClosed(r.synced)
 	listing := r.BeginList()
-	meta, err := r.readList(ctx, listing)
+	meta, err := r.readList(ctx, r.newListRequest(), listing)
 	if err != nil {
 		r.planAfterFailedList(listing, err)
 		return err // Without Commit, the listing is dropped, and the store does not change.
 	}
+	r.commitList(listing, meta.ResourceVersion, start)
+	return nil
+}
+
+// commitList makes the store equal to a complete list, and begins the next watch at the list's version.
+func (r *Reflector[T]) commitList(listing *Listing[T], version string, start time.Time) {
+	isFirst := !background.IsClosed(r.synced)
 	changes := listing.Commit()
 	r.publish(changes...)
 
@@ -401,22 +416,26 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 	if isFirst {
 		changeCount = r.Len() // Commit returns no changes for the first list.
 	}
-	r.log.Info("listed", "kind", r.kind.Name, "objects", r.Len(), "rv", meta.ResourceVersion, "changes", changeCount,
+	r.log.Info("listed", "kind", r.kind.Name, "objects", r.Len(), "rv", version, "changes", changeCount,
 		"took", time.Since(start).Round(time.Millisecond))
-	reason := cmp.Or(r.relistReason, "hour") // Only the relist after relistInterval has no other reason.
+	reason := cmp.Or(r.relistReason, "hour") // Only the relist in place of an audit has no other reason.
 	r.metrics.Count("podcount_relists_total", r.kind.Name, reason)
 
-	r.resumeFrom(meta.ResourceVersion)
-	r.relistAt = time.Now().Add(jittered(relistInterval, 0.1))
-	r.brokenLists = 0
+	r.resumeFrom(version)
+	r.planAfterList()
 	r.fruitlessWatches = 0
 	r.suspectsRestore = false
 	r.markSynced()
-	return nil
+}
+
+// planAfterList plans the next audit after a complete list.
+func (r *Reflector[T]) planAfterList() {
+	r.auditAt = time.Now().Add(jittered(auditInterval, 0.1))
+	r.brokenLists = 0
 }
 
 // planAfterFailedList decides whether lists come in pages from now on, and whether to look for a restored backup. It
-// also postpones the hourly list.
+// also postpones the audit.
 func (r *Reflector[T]) planAfterFailedList(listing *Listing[T], err error) {
 	// A list that breaks off or times out may be too large for the server or the network. After two of them without a
 	// complete list in between, lists come in pages.
@@ -432,9 +451,120 @@ func (r *Reflector[T]) planAfterFailedList(listing *Listing[T], err error) {
 	if !isRefusal(err) {
 		r.suspectsRestore = true // The server may have been away, and only then can etcd have been restored.
 	}
-	// If the hourly relist failed, watch again before the next try, because events are more urgent. Any other relist
-	// stays due, because resumeVersion is "".
-	r.relistAt = time.Now().Add(relistRetry + rand.N(relistRetry))
+	// If an audit failed, watch again before the next one, because events are more urgent. A relist stays due, because
+	// resumeVersion is "".
+	r.auditAt = time.Now().Add(auditRetry + rand.N(auditRetry))
+}
+
+// audit compares the store with a list of the objects as they were at resumeVersion. The last watch has ended there, so
+// any difference is a fault, and not the passage of time: a watch has missed a change, or etcd was restored from a
+// backup. audit counts the objects that differ, logs some of them, and corrects the store.
+//
+// A list without a version cannot prove that, and might not even find it. Since Kubernetes 1.34, such a list comes from
+// the watch cache, which is what may have lost the change (https://github.com/kubernetes/kubernetes/issues/123072). A
+// list at an exact version comes from etcd if the server's cache differs from etcd. The request gets a connection of
+// its own, so that another replica of the API server may answer.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
+func (r *Reflector[T]) audit(ctx context.Context) error {
+	start := time.Now()
+	version := r.resumeVersion
+	if !isDecimal(version) {
+		return r.relistInsteadOfAudit(ctx, errors.New("the version is not a number"))
+	}
+	listing := r.BeginList()
+	meta, err := r.readList(ctx, r.newAuditRequest(version), listing)
+	if isNoExactList(err) {
+		return r.relistInsteadOfAudit(ctx, err)
+	}
+	if err != nil {
+		r.planAfterFailedList(listing, err)
+		return err
+	}
+	if meta.ResourceVersion != version {
+		// Servers before Kubernetes 1.19 ignore resourceVersionMatch, and send a newer state.
+		r.countAudit("skipped")
+		r.commitList(listing, meta.ResourceVersion, start)
+		return nil
+	}
+	differences, changes := listing.CommitExact(version)
+	r.publish(changes...)
+	r.reportDrift(slices.DeleteFunc(differences, r.isOtherForm), start)
+	r.resumeFrom(version)
+	r.planAfterList()
+	return nil
+}
+
+// isNoExactList reports whether the error of an audit's list means that the server cannot show the state at that
+// version: it has forgotten the version (410), does not have it yet (504), or does not support such lists (400).
+func isNoExactList(err error) bool {
+	switch kube.StatusOf(err).Code {
+	case http.StatusGone, http.StatusGatewayTimeout, http.StatusBadRequest:
+		return true
+	}
+	return false
+}
+
+// relistInsteadOfAudit lists without a version, which finds less than an audit, and proves nothing.
+func (r *Reflector[T]) relistInsteadOfAudit(ctx context.Context, why error) error {
+	r.log.Info("cannot audit: listing without a version", "kind", r.kind.Name, "rv", r.resumeVersion, "why", why)
+	r.countAudit("skipped")
+	return r.relist(ctx)
+}
+
+// isOtherForm reports whether a difference shows the same version of a custom resource in another form. That is no
+// fault: after a change of its CRD, the server may leave out fields, or add defaults.
+func (r *Reflector[T]) isOtherForm(difference Delta[T]) bool {
+	var none T
+	if !r.kind.isOptional() || difference.Old == none || difference.New == none {
+		return false
+	}
+	return difference.Old.meta().isSameVersion(difference.New.meta())
+}
+
+// reportDrift counts and logs what an audit has found.
+func (r *Reflector[T]) reportDrift(drift []Delta[T], start time.Time) {
+	r.log.Info("audited", "kind", r.kind.Name, "objects", r.Len(), "rv", r.resumeVersion, "drift", len(drift),
+		"took", time.Since(start).Round(time.Millisecond))
+	if len(drift) == 0 {
+		r.countAudit("clean")
+		return
+	}
+	r.countAudit("drift")
+	slices.SortFunc(drift, func(a, b Delta[T]) int { return strings.Compare(a.Key().String(), b.Key().String()) })
+	var examples []string
+	for _, difference := range drift {
+		r.metrics.Count("podcount_cache_drift_total", r.kind.Name)
+		if len(examples) < maxDriftExamples {
+			examples = append(examples, describeDrift(difference))
+		}
+	}
+	r.log.Warn("the cache differed from the API server, and was corrected: "+
+		"the API server lost watch events, or etcd was restored from a backup",
+		"kind", r.kind.Name, "rv", r.resumeVersion, "objects", len(drift), "examples", strings.Join(examples, "; "))
+}
+
+// describeDrift returns an object's key, with its version in the store and at the server.
+func describeDrift[T Object[T]](difference Delta[T]) string {
+	versionOf := func(obj T) string {
+		var none T
+		if obj == none {
+			return "none"
+		}
+		return obj.meta().ResourceVersion()
+	}
+	return fmt.Sprintf("%s (cached %s, actual %s)",
+		difference.Key(), versionOf(difference.Old), versionOf(difference.New))
+}
+
+// setDriftToZero creates the counter that an alert watches. Prometheus would see no increase in a counter whose first
+// value is 1.
+func (r *Reflector[T]) setDriftToZero() {
+	r.metrics.Set(0, "podcount_cache_drift_total", r.kind.Name)
+}
+
+// countAudit counts an audit in podcount_audits_total.
+func (r *Reflector[T]) countAudit(result string) {
+	r.metrics.Count("podcount_audits_total", r.kind.Name, result)
 }
 
 // isRefusal reports whether the server understood a request and refused it (4xx).
@@ -442,16 +572,32 @@ func isRefusal(err error) bool {
 	return kube.StatusOf(err).Code/100 == 4
 }
 
-// readList reads a list into listing. It requests all objects at once, which costs both sides half as much as pages.
-// It requests pages only if usesPages is set.
-func (r *Reflector[T]) readList(ctx context.Context, listing *Listing[T]) (meta wire.ListMeta, err error) {
-	tooSlow := fmt.Errorf("the list has not ended after %v", listTimeout)
-	ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, tooSlow)
-	defer cancel()
+// newListRequest returns the request for a list of the most recent state. It requests all objects at once, which costs
+// both sides half as much as pages. It requests pages only if usesPages is set.
+func (r *Reflector[T]) newListRequest() kube.Request {
 	request := r.newRequest("PartialObjectMetadataList")
 	if r.usesPages {
 		request.Query.Set("limit", strconv.Itoa(pageLimit))
 	}
+	return request
+}
+
+// newAuditRequest returns the request for a list of the state at exactly this version.
+func (r *Reflector[T]) newAuditRequest(version string) kube.Request {
+	request := r.newListRequest()
+	request.Query.Set("resourceVersion", version)
+	request.Query.Set("resourceVersionMatch", "Exact")
+	request.NewConnection = true
+	return request
+}
+
+// readList reads a list into listing, with all its pages.
+func (r *Reflector[T]) readList(
+	ctx context.Context, request kube.Request, listing *Listing[T],
+) (meta wire.ListMeta, err error) {
+	tooSlow := fmt.Errorf("the list has not ended after %v", listTimeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, listTimeout, tooSlow)
+	defer cancel()
 	progress := newListProgress(r.log, r.kind.Name)
 	const maxPages = listLimit/pageLimit + 1
 	for range maxPages {
@@ -459,7 +605,10 @@ func (r *Reflector[T]) readList(ctx context.Context, listing *Listing[T]) (meta 
 		if err != nil || meta.Continue == "" {
 			return meta, err
 		}
+		// The token has the version of the first page. With the token, the server accepts no other version.
 		request.Query.Set("continue", meta.Continue)
+		request.Query.Del("resourceVersion")
+		request.Query.Del("resourceVersionMatch")
 	}
 	return meta, request.Failed(fmt.Errorf("the list has not ended after %d pages", maxPages))
 }
@@ -507,13 +656,13 @@ func (p *listProgress) logIfSlow(objects int) {
 	p.nextLog = 2 * elapsed
 }
 
-// watch runs one watch until it ends or a list is due, and returns how long to wait before the next request.
+// watch runs one watch until it ends or an audit is due, and returns how long to wait before the next request.
 func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
-	ctx, cancel := context.WithDeadline(ctx, r.relistAt)
+	ctx, cancel := context.WithDeadline(ctx, r.auditAt)
 	defer cancel()
 	end := r.openAndConsume(ctx)
 	if ctx.Err() != nil || r.isListDue() {
-		return 0 // podcount stops, or a list is due
+		return 0 // podcount stops, or an audit or a list is due
 	}
 	return r.afterWatch(end)
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -618,7 +619,177 @@ func TestIdleConnectionsThatAreCutCauseNoRelists(t *testing.T) {
 	}
 }
 
-func TestHourlyRelistThatFailsDoesNotStopTheWatch(t *testing.T) {
+// untilAudit is more than auditInterval with its jitter.
+const untilAudit = 67 * time.Minute
+
+// audits returns the lists at an exact version so far.
+func audits(f *fakekube.Server) []fakekube.Request {
+	return f.Requests(func(q fakekube.Request) bool {
+		return suite.IsList("pods")(q) && q.Query.Get("resourceVersionMatch") == "Exact"
+	})
+}
+
+// wantAudits fails the test unless /metrics shows these results of audits, and this number of objects that differed.
+// results has a line for each result, such as "clean 1".
+func (r *testReflector) wantAudits(t *testing.T, drift int, results ...string) {
+	t.Helper()
+	page := r.metrics.Text()
+	testkit.WantText(t, page, fmt.Sprintf("podcount_cache_drift_total{kind=\"Pod\"} %d\n", drift))
+	var got []string
+	for _, found := range auditResult.FindAllStringSubmatch(page, -1) {
+		got = append(got, found[1]+" "+found[2])
+	}
+	slices.Sort(got)
+	testkit.WantEqual(t, "results of audits", got, results)
+}
+
+var auditResult = regexp.MustCompile(`(?m)^podcount_audits_total{kind="Pod",result="(.+)"} (.+)$`)
+
+// The API server's cache lies about what it has lost, so a list without a version shows the same mistake:
+// https://github.com/kubernetes/kubernetes/issues/123072.
+func TestAuditFindsWhatTheServersCacheHasLost(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		pod     string
+		changes int // how many changes the server's cache loses
+		change  func(f *fakekube.Server)
+		example string // with CACHED and ACTUAL for the versions
+	}{
+		{"an added pod", "web-9", 1, func(f *fakekube.Server) {
+			f.AddPod("default", "web-9", "")
+		}, "default/web-9 (cached none, actual ACTUAL)"},
+		{"a changed pod", "web-1", 1, func(f *fakekube.Server) {
+			f.Put("pods", onNode(podNamed(f, "web-1"), "n1"))
+		}, "default/web-1 (cached CACHED, actual ACTUAL)"},
+		{"a change of a field that is not kept", "web-1", 1, func(f *fakekube.Server) {
+			f.Put("pods", withMeta(podNamed(f, "web-1"), "generateName", "web-"))
+		}, "default/web-1 (cached CACHED, actual ACTUAL)"},
+		{"a deleted pod", "web-1", 2, func(f *fakekube.Server) { // a pod's deletion is two changes
+			f.Remove("pods", suite.At("default", "web-1"))
+		}, "default/web-1 (cached CACHED, actual none)"},
+		{"a recreated pod", "web-1", 3, func(f *fakekube.Server) {
+			f.Remove("pods", suite.At("default", "web-1"))
+			f.AddPod("default", "web-1", "n1")
+		}, "default/web-1 (cached CACHED, actual ACTUAL)"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddPods(3)
+				r := reflectPods(t, f)
+				f.Inject(t, fakekube.Fault{
+					On: fakekube.Requests{Verb: "list|watch", Resource: "pods"},
+					Do: fakekube.Lie{Changes: row.changes},
+				})
+				cached := versionOf(f, row.pod)
+				row.change(f)
+				testkit.Pass(untilAudit)
+				r.wantInSync(t, f)
+				r.wantAudits(t, 1, "drift 1")
+				actual := versionOf(f, row.pod)
+				example := strings.NewReplacer("CACHED", cached, "ACTUAL", actual).Replace(row.example)
+				testkit.WantText(t, r.log.String(), "level=WARN", "objects=1", example)
+
+				if len(audits(f)) != 1 {
+					t.Fatalf("%d lists at an exact version, want 1", len(audits(f)))
+				}
+				audited := audits(f)[0].Query.Get("resourceVersion")
+				watches := watchVersions(f)
+				testkit.WantEqual(t, "version of the watch after the audit", watches[len(watches)-1], audited)
+				testkit.Pass(untilAudit)
+				r.wantAudits(t, 1, "clean 1", "drift 1")
+				testkit.WantNumber(t, "lists without a version", len(podLists(f))-len(audits(f)), 1)
+			})
+		})
+	}
+}
+
+// versionOf returns the resourceVersion of a pod of the namespace default, or "" if there is none.
+func versionOf(f *fakekube.Server, pod string) string {
+	return fakekube.TextIn(fakekube.MetaOf(podNamed(f, pod)), "resourceVersion")
+}
+
+func TestAuditOfAChangingClusterFindsNothing(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(3)
+		r := reflectPods(t, f)
+		f.Script(t, "list pods, 2 times: delay 20s") // the pods change meanwhile
+		for i := range 2 * 67 * 6 {
+			f.AddPod("default", fmt.Sprint("web-", i%7), fmt.Sprint("n", i%3))
+			f.Remove("pods", suite.At("default", fmt.Sprint("web-", i%5)))
+			testkit.Pass(10 * time.Second)
+		}
+		testkit.Pass(time.Minute)
+		r.wantInSync(t, f)
+		r.wantAudits(t, 0, "clean 2")
+		testkit.WantNumber(t, "lists without a version", len(podLists(f))-len(audits(f)), 1)
+	})
+}
+
+func TestAuditKeepsTheNewerAnswerToAPatch(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPod("default", "p", "")
+		r := reflectPods(t, f)
+		f.Script(t, "list pods: delay 10s")
+		start := time.Now()
+		for len(audits(f)) == 0 && time.Since(start) < untilAudit {
+			testkit.Pass(time.Second)
+		}
+		pod := r.Get(Key{"default", "p"})
+		patch := map[string]any{"metadata": map[string]any{"labels": map[string]any{"checked": "yes"}}}
+		patched, err := r.Patch(t.Context(), pod, "", patch, func(*Pod) bool { return true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Script(t, "watch pods: stall") // so that only the audit can have changed the store
+		testkit.Pass(time.Minute)
+		r.wantAudits(t, 0, "clean 1")
+		version := r.Get(Key{"default", "p"}).ResourceVersion()
+		testkit.WantEqual(t, "version in the store", version, patched.ResourceVersion())
+	})
+}
+
+func TestAuditThatTheServerCannotAnswerIsAList(t *testing.T) {
+	refuse := func(code int, reason string) func(*fakekube.Server) fakekube.Fault {
+		return func(*fakekube.Server) fakekube.Fault { return suite.StatusFault(listOfPods, 1, code, reason, nil) }
+	}
+	ignoreTheVersion := func(f *fakekube.Server) fakekube.Fault {
+		answer := func(w http.ResponseWriter, q *http.Request) {
+			f.AddNode("n") // so that the newest version is another one
+			q.URL.RawQuery = ""
+			f.ServeHTTP(w, q)
+		}
+		return fakekube.Fault{On: listOfPods, Do: fakekube.Handle(answer)}
+	}
+	for _, row := range []struct {
+		name  string
+		fault func(*fakekube.Server) fakekube.Fault
+		lists int // the audit, and the list in its place; the last row has none, but the handler's request counts
+	}{
+		{"the version is compacted", refuse(410, "Expired"), 2},
+		{"the server lags", refuse(504, "Timeout"), 2},
+		{"exact versions are not supported", refuse(400, "BadRequest"), 2},
+		{"exact versions are ignored", ignoreTheVersion, 2},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddPods(3)
+				r := reflectPods(t, f)
+				f.LoseEvents(1)
+				f.AddPod("default", "lost", "")
+				f.Inject(t, row.fault(f))
+				testkit.Pass(untilAudit)
+				r.wantInSync(t, f)
+				r.wantAudits(t, 0, "skipped 1")
+				testkit.WantText(t, r.metrics.Text(), `podcount_relists_total{kind="Pod",reason="hour"} 1`)
+				testkit.WantNumber(t, "lists after the first", len(podLists(f))-1, row.lists)
+				testkit.Pass(untilAudit)
+				r.wantAudits(t, 0, "clean 1", "skipped 1")
+			})
+		})
+	}
+}
+
+func TestAuditThatFailsDoesNotStopTheWatch(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectPods(t, f)
 		testkit.Pass(50 * time.Minute)
@@ -630,21 +801,93 @@ func TestHourlyRelistThatFailsDoesNotStopTheWatch(t *testing.T) {
 		testkit.WantBetween(t, "lists", len(podLists(f)), 2, 4)
 		testkit.Pass(time.Hour)
 		r.wantInSync(t, f)
+		testkit.WantText(t, r.metrics.Text(), `podcount_audits_total{kind="Pod",result="clean"}`)
 	})
 }
 
-func TestHourlyRelistMendsALostEvent(t *testing.T) {
+func TestAuditThatIsCutOffChangesNothing(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(3)
+		f.AddPods(50)
 		r := reflectPods(t, f)
-		f.LoseEvents(2) // a pod's deletion is two changes
-		f.Remove("pods", suite.At("default", "web-1"))
-		testkit.Pass(50 * time.Minute)
-		testkit.WantNumber(t, "pods in the store before the relist", r.Len(), 3)
-		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
-		testkit.Pass(17 * time.Minute)
+		f.Script(t, "list pods: cut after 5000 bytes")
+		testkit.Pass(untilAudit)
+		testkit.WantEqual(t, "deltas", r.deltas, nil)
 		r.wantInSync(t, f)
-		testkit.WantNumber(t, "lists", len(podLists(f)), 2)
+		testkit.Pass(2 * auditRetry)
+		r.wantAudits(t, 0, "clean 1")
+	})
+}
+
+func TestAuditComesInPagesIfListsDo(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(pageLimit + 500)
+		f.Script(t, "list pods, 2 times: cut after 5000 bytes")
+		r := reflectPods(t, f)
+		testkit.Pass(untilAudit + time.Minute)
+		r.wantAudits(t, 0, "clean 1")
+		lists := podLists(f)
+		testkit.WantNumber(t, "requests", len(lists), 6)
+		for _, page := range lists[4:] {
+			testkit.WantEqual(t, "limit", page.Query.Get("limit"), "2000")
+		}
+		testkit.WantNumber(t, "pages with an exact version", len(audits(f)), 1)
+		testkit.WantEqual(t, "version of the second page", lists[5].Query.Get("resourceVersion"), "")
+	})
+}
+
+func TestAuditNamesAtMostFiveObjects(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r := reflectPods(t, f)
+		f.Script(t, "list|watch pods: lie about 9 changes")
+		f.AddPods(9)
+		testkit.Pass(untilAudit)
+		r.wantInSync(t, f)
+		r.wantAudits(t, 9, "drift 1")
+		testkit.WantText(t, r.log.String(), "objects=9", "default/web-0 (cached none", "default/web-4 (cached none")
+		if strings.Contains(r.log.String(), "default/web-5 (cached none") {
+			t.Error("the log names a sixth object")
+		}
+	})
+}
+
+func TestSameVersionInAnotherFormIsDriftOnlyForCoreKinds(t *testing.T) {
+	client := newAnonymousClient(nil, quietLog())
+	defer client.Close()
+	core := newPodCache(client, quietLog(), *podKind())
+	kind := *podKind()
+	kind.API = "/apis/example.com/v1"
+	custom := newPodCache(client, quietLog(), kind)
+	old := makePod("a", "1", "10", "x")
+	otherForm := makePod("a", "1", "10", "y")
+	newer := makePod("a", "1", "11", "y")
+	for _, row := range []struct {
+		name       string
+		difference Delta[*Pod]
+		isDrift    bool // of custom resources
+	}{
+		{"the same version", Delta[*Pod]{Old: old, New: otherForm}, false},
+		{"another version", Delta[*Pod]{Old: old, New: newer}, true},
+		{"an object that was missing", Delta[*Pod]{New: newer}, true},
+		{"an object that is gone", Delta[*Pod]{Old: old}, true},
+	} {
+		if core.isOtherForm(row.difference) {
+			t.Errorf("%s of a pod is no drift", row.name)
+		}
+		testkit.WantEqual(t, row.name+" of a custom resource is drift", !custom.isOtherForm(row.difference), row.isDrift)
+	}
+}
+
+func TestVersionsThatAreNoNumbersAreNotAudited(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(1)
+		f.Inject(t, fakekube.Fault{On: listOfPods, Do: fakekube.Reply{
+			Body: `{"kind":"PodList","metadata":{"resourceVersion":"odd"},"items":[]}`,
+		}})
+		f.Inject(t, fakekube.Fault{On: watchOfPods, Times: fakekube.Always, Do: fakekube.Stall{}})
+		r := reflectPods(t, f)
+		testkit.Pass(untilAudit)
+		testkit.WantNumber(t, "lists at an exact version", len(audits(f)), 0)
+		r.wantInSync(t, f)
 	})
 }
 
@@ -993,7 +1236,7 @@ func TestListOfTooManyObjectsIsAnError(t *testing.T) {
 		for pods := range 4 {
 			listing := r.BeginList()
 			listing.count = listLimit - 2
-			_, err := r.readList(t.Context(), listing)
+			_, err := r.readList(t.Context(), r.newListRequest(), listing)
 			want := ""
 			if pods > 2 {
 				want = "list pods: the list has more than 2000000 objects: if they are pods, " +

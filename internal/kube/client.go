@@ -174,7 +174,12 @@ func (c *Client) exchange(ctx context.Context, r Request, cred *kubeconfig.Crede
 		return nil, err
 	}
 	start := time.Now()
-	resp, err := c.transportFor(cred).RoundTrip(req)
+	transport := c.transportFor(cred)
+	if r.NewConnection {
+		transport = transport.Clone() // It has no connections yet.
+		transport.DisableKeepAlives = true
+	}
+	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		c.observe(req, "<error>", start)
 		return nil, c.explain(err)

@@ -5,12 +5,16 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"podcount/internal/fakekube"
@@ -39,6 +43,59 @@ func clientOver(t *testing.T, f *fakekube.Server, isTLS bool, wrap func(Dialer) 
 		Credential: func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) { return cred, nil },
 	}
 	return NewClient(cfg, Options{Dial: wrap(f.ServeIn(t, certificate...).Dial)})
+}
+
+// countedConn is a connection that counts itself in open until it is closed.
+type countedConn struct {
+	net.Conn
+	open *atomic.Int32
+	once sync.Once
+}
+
+func (c *countedConn) Close() error {
+	c.once.Do(func() { c.open.Add(-1) })
+	return c.Conn.Close()
+}
+
+func TestNewConnectionServesOneRequest(t *testing.T) {
+	for _, over := range []string{"HTTP/1.1", "HTTP/2"} {
+		simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("n")
+			var dialed, open atomic.Int32
+			client := clientOver(t, f, over == "HTTP/2", func(dial Dialer) Dialer {
+				return func(ctx context.Context, network, addr string) (net.Conn, error) {
+					conn, err := dial(ctx, network, addr)
+					dialed.Add(1)
+					open.Add(1)
+					return &countedConn{Conn: conn, open: &open}, err
+				}
+			})
+			defer client.Close()
+			list := func(r Request) {
+				t.Helper()
+				stream, err := client.Stream(t.Context(), r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer stream.Close()
+				if _, err := io.Copy(io.Discard, stream); err != nil {
+					t.Fatal(err)
+				}
+			}
+			usual := Request{Method: "GET", Path: "/api/v1/nodes"}
+			apart := usual
+			apart.NewConnection = true
+			list(usual)
+			list(usual)
+			testkit.WantNumber(t, over+": connections for two requests", int(dialed.Load()), 1)
+			list(apart)
+			synctest.Wait()
+			testkit.WantNumber(t, over+": connections with a new one", int(dialed.Load()), 2)
+			testkit.WantNumber(t, over+": open connections", int(open.Load()), 1)
+			list(usual)
+			testkit.WantNumber(t, over+": connections after that", int(dialed.Load()), 2)
+		})
+	}
 }
 
 // appendTo returns an observer that appends the method, the code and the path of each exchange to a list.

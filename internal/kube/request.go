@@ -38,6 +38,10 @@ type Request struct {
 
 	// Timeout limits how long Send takes. 0 means RequestTimeout.
 	Timeout time.Duration
+
+	// NewConnection sends the request on a connection of its own, which is closed after the answer. Where several
+	// replicas of the API server share an address, another replica may answer than for the other requests.
+	NewConnection bool
 }
 
 // Failed adds the request to an error, as in "list pods: …". It returns nil if err is nil. The Client does this for its

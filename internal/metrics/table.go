@@ -34,6 +34,19 @@ var table = []Metric{
 		Help:   "Complete lists, by the reason for listing.",
 	},
 	{
+		Name:   "podcount_audits_total",
+		Type:   Counter,
+		Labels: []string{"kind", "result"},
+		Help: "Audits of the cache: clean, drift (the cache differed from the API server) " +
+			"or skipped (the API server could not list the cache's version).",
+	},
+	{
+		Name:   "podcount_cache_drift_total",
+		Type:   Counter,
+		Labels: []string{"kind"},
+		Help:   "Objects in which an audit found the cache to differ from the API server.",
+	},
+	{
 		Name:   "podcount_label_patches_total",
 		Type:   Counter,
 		Labels: []string{"result"},

@@ -27,7 +27,7 @@ var Scale = Topic{
 }
 
 // idleHour accounts for each request of an hour in which nothing changes that podcount looks at. Three times are
-// random: how long a watch lasts, when the hourly list is due, and when the next discovery comes.
+// random: how long a watch lasts, when the audit is due, and when the next discovery comes.
 func idleHour(t *testing.T, podcount Program) {
 	t.Run("without an election", func(t *testing.T) {
 		Simulate(t, func(t *testing.T, f *fakekube.Server) {
@@ -150,7 +150,8 @@ func (h *hour) wantAtStart(what string, n int) {
 	}
 }
 
-// wantListsAndWatches checks that a resource is listed at the start and after an hour, and watched without gaps.
+// wantListsAndWatches checks that a resource is listed at the start, audited after an hour, and watched without gaps.
+// An audit is a list at exactly the version from which the next watch continues.
 func (h *hour) wantListsAndWatches(resource, path string) {
 	h.Helper()
 	requests := h.take("GET " + path)
@@ -159,30 +160,43 @@ func (h *hour) wantListsAndWatches(resource, path string) {
 	}
 	var lists []time.Time
 	watchEnds := requests[0].At
-	for _, r := range requests {
+
+	// A server sends a bookmark two seconds before it ends a watch. A watch that an audit ends had its last bookmark
+	// up to a minute before.
+	bookmarkAge := time.Minute
+	for i, r := range requests {
 		if IsList(resource)(r) {
-			testkit.WantEqual(h, "query of a list of "+resource, r.Query.Encode(), "")
+			query := ""
+			isAudit := i > 0
+			if isAudit {
+				next := requests[i+1]
+				query = "resourceVersion=" + next.Query.Get("resourceVersion") + "&resourceVersionMatch=Exact"
+			}
+			testkit.WantEqual(h, "query of a list of "+resource, r.Query.Encode(), query)
 			lists = append(lists, r.At)
 			watchEnds = r.At
+			bookmarkAge = time.Minute
 			continue
 		}
 		if !r.At.Equal(watchEnds) {
 			h.Errorf("a watch of %s begins at %v, but the previous one ended at %v", resource, r.At, watchEnds)
 		}
-		watchEnds = r.At.Add(h.wantWatch(resource, r))
+		watchEnds = r.At.Add(h.wantWatch(resource, r, bookmarkAge))
+		bookmarkAge = 2 * time.Second
 	}
 	if len(lists) != 2 {
 		h.Fatalf("%s were listed %d times, want 2", resource, len(lists))
 	}
-	testkit.WantBetween(h, "time between the two lists of "+resource, lists[1].Sub(lists[0]),
-		relistInterval*9/10, relistInterval*11/10)
+	testkit.WantBetween(h, "time from the list to the audit of "+resource, lists[1].Sub(lists[0]),
+		auditInterval*9/10, auditInterval*11/10)
 	if watchEnds.Before(time.Now()) {
 		h.Errorf("at the end, there is no watch of %s", resource)
 	}
 }
 
-// wantWatch checks what a watch asks for. It returns how long the watch lasts.
-func (h *hour) wantWatch(resource string, r fakekube.Request) time.Duration {
+// wantWatch checks what a watch asks for. Its version must be that of the last bookmark, which is at most bookmarkAge
+// old. It returns how long the watch lasts.
+func (h *hour) wantWatch(resource string, r fakekube.Request, bookmarkAge time.Duration) time.Duration {
 	h.Helper()
 	seconds, _ := strconv.Atoi(r.Query.Get("timeoutSeconds"))
 	version, _ := strconv.Atoi(r.Query.Get("resourceVersion"))
@@ -190,8 +204,7 @@ func (h *hour) wantWatch(resource string, r fakekube.Request) time.Duration {
 	testkit.WantEqual(h, "query of a watch of "+resource, r.Query.Encode(), fmt.Sprintf(query, version, seconds))
 	testkit.WantBetween(h, "seconds of a watch of "+resource, seconds, 300, 599)
 	if r.At.Sub(h.start) > time.Minute {
-		// The last bookmark came two seconds before the previous watch ended.
-		least := h.versionAt(r.At.Add(-2*time.Second - 1))
+		least := h.versionAt(r.At.Add(-bookmarkAge - 1))
 		most := h.versionAt(r.At)
 		if h.hasElection {
 			// The lease is renewed every two seconds, so 15 times between two changes. If that happens in the same

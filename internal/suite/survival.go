@@ -110,8 +110,8 @@ func restoredWhileAway(t *testing.T, f *fakekube.Server, p *Process) {
 	pause(2 * time.Minute)
 }
 
-// restoredUnseen brings the server back when other objects have the versions that podcount knows. Only the next regular
-// list shows the difference.
+// restoredUnseen brings the server back when other objects have the versions that podcount knows. Only the next audit
+// shows the difference.
 func restoredUnseen(t *testing.T, f *fakekube.Server, p *Process) {
 	restore := f.Snapshot()
 	pause(3 * time.Second)
@@ -119,7 +119,7 @@ func restoredUnseen(t *testing.T, f *fakekube.Server, p *Process) {
 	restore()
 	pause(15 * time.Second)
 	p.Net.Restore()
-	pause(relistInterval * 11 / 10)
+	pause(auditInterval * 11 / 10)
 }
 
 // restoredAsDocumented raises the versions after the restore, as the manual of etcd recommends.
