@@ -67,13 +67,15 @@ func newLostChanges(n int) *lostChanges {
 	return &lostChanges{left: n, versions: map[int]bool{}, cached: map[string]map[Key]Object{}}
 }
 
-// informLiesLocked reports a change to all lies.
-func (s *Server) informLiesLocked(c Change) {
+// informLiesLocked reports a change to all lies, and reports whether any of them hides it.
+func (s *Server) informLiesLocked(c Change) (isHidden bool) {
 	for _, in := range s.injections {
 		if in.lie != nil && !in.isLifted {
 			in.lie.observe(c, in.fault.On)
+			isHidden = isHidden || in.lie.versions[c.Version]
 		}
 	}
+	return isHidden
 }
 
 // rewindLiesLocked makes the lies forget the lost changes after a version, because those versions will be assigned

@@ -26,6 +26,10 @@ type Change struct {
 
 	// Lost means that no watch reports this change.
 	Lost bool
+
+	// Hidden means that a Lie hides this change. Watches that the Lie does not affect report it, and so do all watches
+	// that begin before this change after the Lie was lifted.
+	Hidden bool
 }
 
 // Key returns the key of the changed object.
@@ -156,8 +160,8 @@ func (s *Server) recordLocked(c Change) {
 		s.eventsToLose--
 		c.Lost = true
 	}
+	c.Hidden = s.informLiesLocked(c)
 	s.history = append(s.history, c)
-	s.informLiesLocked(c)
 	if c.Group == "apiextensions.k8s.io" && c.Resource == "customresourcedefinitions" {
 		s.updateServedKindsLocked(c)
 	}

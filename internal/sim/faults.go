@@ -16,6 +16,7 @@ func faultSteps() []step {
 		{name: "history compacted", weight: 3, do: (*sim).historyCompacted},
 		{name: "backup restored", weight: 1, do: backupRestored{outage: span{time.Second, 20 * time.Second}}.strike},
 		{name: "events lost", weight: 1, do: eventsLost{most: 4}.strike},
+		{name: "server's cache lies", weight: 1, do: cacheLies{most: 4}.strike},
 		{name: "server lags", weight: 3, do: serverLags{lasts: span{time.Second, 10 * time.Minute}}.strike},
 		{name: "connections fall silent", weight: 3, do: (*sim).connectionsFallSilent},
 		{name: "network away", weight: 3, do: networkAway{lasts: span{time.Second, 2 * time.Minute}}.strike},
@@ -105,6 +106,7 @@ func (s *sim) forgetAfter(version int) {
 		s.history[resource] = slices.DeleteFunc(all, func(c fakekube.Change) bool { return c.Version > version })
 	}
 	s.newest = version
+	s.allowDriftLocked(s.resources()...)
 	s.leaseTamperedAt = time.Now()
 	s.extraBound = max(s.extraBound, s.LongestUnlisted)
 }
@@ -118,8 +120,41 @@ type eventsLost struct {
 func (f eventsLost) strike(s *sim) string {
 	n := 1 + s.dice.IntN(f.most)
 	s.fake.LoseEvents(n)
+	s.allowDrift(s.resources()...)
 	s.extendBound(s.LongestUnlisted)
 	return fmt.Sprint("WATCHES LOSE the next ", n, " changes")
+}
+
+// cacheLies hides the next changes of a resource from all watches, and from lists that come from the server's cache.
+// Only lists at an exact version show them. It ends when all faults stop, but what the watches have missed stays lost
+// (https://github.com/kubernetes/kubernetes/issues/123072).
+type cacheLies struct {
+	most int // how many changes are hidden at most
+}
+
+func (f cacheLies) strike(s *sim) string {
+	lie := fakekube.Lie{Changes: 1 + s.dice.IntN(f.most)}
+	resource := pick(s.dice, "pods", "nodes", "counts")
+	s.fake.InjectUnchecked(fakekube.Fault{
+		On: fakekube.Requests{Verb: "list|watch", Resource: resource},
+		Do: lie,
+	})
+	s.allowDrift(resource)
+	s.extendBound(s.LongestUnlisted)
+	return fmt.Sprintf("THE CACHE OF THE SERVER LIES about the next %d changes of %s", lie.Changes, resource)
+}
+
+// allowDrift notes that from now on, audits of these resources may find that a cache was wrong.
+func (s *sim) allowDrift(resources ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.allowDriftLocked(resources...)
+}
+
+func (s *sim) allowDriftLocked(resources ...string) {
+	for _, resource := range resources {
+		s.mayDrift[resource] = true
+	}
 }
 
 // serverLags sends the watches of one process to a server that gets no changes for a while, as when the watch cache of

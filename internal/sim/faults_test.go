@@ -11,9 +11,10 @@ import (
 func TestRestoredBackupUndoesLaterVersions(t *testing.T) {
 	pods := &progress{upTo: 8, sent: 8, isWatching: true}
 	s := &sim{
-		Options: Options{LongestUnlisted: time.Minute},
-		newest:  9,
-		history: map[string][]fakekube.Change{"pods": {{Version: 4}, {Version: 5}, {Version: 6}, {Version: 9}}},
+		mayDrift: map[string]bool{},
+		Options:  Options{LongestUnlisted: time.Minute},
+		newest:   9,
+		history:  map[string][]fakekube.Change{"pods": {{Version: 4}, {Version: 5}, {Version: 6}, {Version: 9}}},
 		byHost: map[string]*proc{
 			"r0": {progress: map[string]*progress{"pods": pods}, mayBeStale: map[string]bool{}},
 		},

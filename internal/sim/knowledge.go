@@ -52,6 +52,8 @@ func (s *sim) Answered(a fakekube.Answer) {
 	switch {
 	case q.Verb == "update" && q.Resource == "leases":
 		s.noteLeaderLocked(p, a)
+	case isAudit(q):
+		p.noteAudit(a)
 	case q.Verb == "list" && !a.HasMore && q.Query.Get("limit") != "1":
 		p.noteList(a)
 	case q.Verb == "patch":
@@ -103,6 +105,33 @@ func (p *proc) noteList(a fakekube.Answer) {
 	}
 	maps.DeleteFunc(p.knows, func(key string, _ *knowledge) bool {
 		return strings.HasPrefix(key, resource+"/") && !listed[key]
+	})
+}
+
+// isAudit reports whether a request lists the objects as they were at an exact version.
+func isAudit(q fakekube.Request) bool { return q.Query.Get("resourceVersionMatch") == "Exact" }
+
+// noteAudit notes the objects of an audit. Of each object, the process keeps what is newer than the audit. So an audit
+// does not show that nothing is left from before a restored backup.
+func (p *proc) noteAudit(a fakekube.Answer) {
+	resource := a.Request.Resource
+	isLost := a.IsCut || p.link.hasSilentWire()
+	if !isLost {
+		p.progress[resource].unloggedAudit = time.Now()
+	}
+	version, _ := strconv.Atoi(a.Request.Query.Get("resourceVersion"))
+	listed := map[string]bool{}
+	for _, o := range a.Items {
+		key := resource + "/" + fakekube.KeyOf(o).String()
+		listed[key] = true
+		known := p.knows[key]
+		if known == nil || versionOf(known.object) <= version {
+			p.noteObject(a, o, false)
+		}
+	}
+	maps.DeleteFunc(p.knows, func(key string, known *knowledge) bool {
+		isGone := strings.HasPrefix(key, resource+"/") && !listed[key]
+		return isGone && versionOf(known.object) <= version
 	})
 }
 

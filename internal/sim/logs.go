@@ -38,6 +38,7 @@ type logLine struct {
 	Kind     string
 	Resource string
 	RV       *string
+	Drift    *int  // in how many objects an audit found that the cache was wrong
 	Stale    *bool // whether the process has skipped the event, because it is not newer than the last one
 }
 
@@ -61,6 +62,9 @@ type progress struct {
 
 	// sent is the newest version of an event that the fake has sent to the process.
 	sent int
+
+	// unloggedAudit is when the fake last answered an audit of the process that is not logged yet, or zero.
+	unloggedAudit time.Time
 
 	// unlogged counts the watches that were requested and are not logged yet, by version. Some of them never began.
 	unlogged map[int]int
@@ -118,6 +122,8 @@ func (s *sim) readLineLocked(p *proc, text []byte) {
 		s.noteDiscoveredLocked(p, text, line.Resource)
 	case line.Msg == "listed":
 		s.noteListedLocked(p, text, line)
+	case line.Msg == "audited":
+		s.noteAuditedLocked(p, text, line)
 	case line.Msg == "watching":
 		s.noteWatchingLocked(p, text, line)
 	case slices.Contains(eventTypes, words[0]):
@@ -160,6 +166,30 @@ func (s *sim) noteListedLocked(p *proc, text []byte, line logLine) {
 	r.progress.upTo = r.version
 	if r.version > s.newest { // A restored backup has undone this version.
 		r.progress.upTo = 0
+	}
+}
+
+// noteAuditedLocked checks that a process has audited its cache at the version that it has read up to, and that it has
+// found no difference unless a fault may have caused one.
+func (s *sim) noteAuditedLocked(p *proc, text []byte, line logLine) {
+	r, ok := s.parseReportLocked(p, text, line.Kind, line.RV)
+	if !ok {
+		return
+	}
+	if line.Drift == nil {
+		s.breakRuleLocked(p, "logs an audit that lacks drift: %s", text)
+		return
+	}
+	s.stats.audits++
+	s.stats.drifted += *line.Drift
+	r.progress.unloggedAudit = time.Time{}
+	r.progress.isWatching = false
+	upTo := r.progress.upTo
+	if upTo != 0 && upTo != r.version {
+		s.breakRuleLocked(p, "audits %s at version %d, but has read up to version %d", r.resource, r.version, upTo)
+	}
+	if *line.Drift > 0 && !s.mayDrift[r.resource] {
+		s.breakRuleLocked(p, "finds a difference where no change was lost: %s", shortLine(text))
 	}
 }
 
@@ -260,7 +290,7 @@ func (s *sim) checkAppliedLocked(p *proc, r report, want string) {
 		s.breakRuleLocked(p, "applies an old event after version %d: %s (ordered, unique)", upTo, shortLine(r.text))
 		return
 	}
-	changes := s.changesBetweenLocked(r.resource, upTo, r.version)
+	changes := s.changesBetweenLocked(r.resource, upTo, r.version, want)
 	if changes != want {
 		s.breakRuleLocked(p, "after version %d applies %s, but the changes were %q (atomic, reliable, bookmarkable)",
 			upTo, shortLine(r.text), changes)
@@ -269,14 +299,21 @@ func (s *sim) checkAppliedLocked(p *proc, r report, want string) {
 }
 
 // changesBetweenLocked returns the events that a watch must bring for the versions after from, up to and including to.
-func (s *sim) changesBetweenLocked(resource string, from, to int) string {
+// It leaves out those that a lie hides, except for the event want, which the process has applied: a watch may bring it
+// after the lie was lifted.
+func (s *sim) changesBetweenLocked(resource string, from, to int, want string) string {
 	events := ""
 	all := s.history[resource]
 	i := sort.Search(len(all), func(i int) bool { return all[i].Version > from })
 	for ; i < len(all) && all[i].Version <= to; i++ {
 		event := s.eventOf(all[i])
-		if event != "" && !all[i].Lost {
-			events += fmt.Sprintf("%d %s, ", all[i].Version, event)
+		if event == "" || all[i].Lost {
+			continue
+		}
+		text := fmt.Sprintf("%d %s, ", all[i].Version, event)
+		isHidden := all[i].Hidden && text != want
+		if !isHidden {
+			events += text
 		}
 	}
 	return events
@@ -361,6 +398,9 @@ func (s *sim) checkResourceLocked(p *proc, resource string) {
 	case progress.upTo < progress.sent:
 		s.breakRuleLocked(p, "has logged events of %s up to version %d, though it was sent events up to version %d",
 			resource, progress.upTo, progress.sent)
+	case !progress.unloggedAudit.IsZero():
+		s.breakRuleLocked(p, "has not logged the audit of %s that was answered at %v",
+			resource, progress.unloggedAudit.Sub(s.began))
 	}
 }
 

@@ -58,10 +58,11 @@ func readLog(t *testing.T, lines ...string) *sim {
 	t.Helper()
 	pod := fakekube.Object{"metadata": fakekube.Object{"namespace": "default", "name": "p"}}
 	s := &sim{
-		flags:   flags{selects: func(fakekube.Object) bool { return true }},
-		began:   time.Now(),
-		newest:  9,
-		history: map[string][]fakekube.Change{},
+		flags:    flags{selects: func(fakekube.Object) bool { return true }},
+		began:    time.Now(),
+		newest:   9,
+		mayDrift: map[string]bool{"pods": true},
+		history:  map[string][]fakekube.Change{},
 	}
 	s.history["pods"] = []fakekube.Change{
 		{Resource: "pods", Version: 5, New: pod},
@@ -81,6 +82,10 @@ func readLog(t *testing.T, lines ...string) *sim {
 }
 
 func listedAt(rv int) string { return reportLine("listed", rv) }
+
+func auditedAt(rv, drift int) string {
+	return fmt.Sprintf(`{"level":"INFO","msg":"audited","kind":"Pod","rv":"%d","drift":%d}`, rv, drift)
+}
 
 func watchingFrom(rv int) string { return reportLine("watching", rv) }
 
@@ -117,6 +122,10 @@ func TestRightLogBreaksNoRule(t *testing.T) {
 		{"a second list", []string{
 			listedAt(4), watchingFrom(4), applied(added, 5), listedAt(6), watchingFrom(6), applied(deleted, 9),
 		}},
+		{"an audit", []string{
+			listedAt(4), watchingFrom(4), applied(added, 5), applied(modified, 6), auditedAt(6, 0), watchingFrom(6),
+		}},
+		{"an audit that finds a lost event", []string{listedAt(6), watchingFrom(6), auditedAt(6, 1)}},
 		{"an old event is skipped", []string{listedAt(4), watchingFrom(4), applied(added, 5), skipped(added, 5)}},
 		{"a lost event does not come", []string{listedAt(6), watchingFrom(6), applied(bookmark, 8)}},
 		{"a list from an undone history", []string{listedAt(20), watchingFrom(4), applied(modified, 6)}},
@@ -157,6 +166,14 @@ func TestWrongLogBreaksOneRule(t *testing.T) {
 		},
 		{"bookmarkable", []string{applied(bookmark, 5)}, before5 + "BOOKMARK Pod rv=5 stale=false, " + only5},
 		{
+			"an audit at another version", []string{applied(added, 5), auditedAt(4, 0)},
+			"audits pods at version 4, but has read up to version 5",
+		},
+		{
+			"an audit without drift", []string{reportLine("audited", 4)},
+			"logs an audit that lacks drift",
+		},
+		{
 			"a new event is skipped", []string{skipped(added, 5)},
 			"skips a new event after version 4: ADDED Pod default/p rv=5 stale=true",
 		},
@@ -185,6 +202,32 @@ func TestWrongLogBreaksOneRule(t *testing.T) {
 	}
 }
 
+func TestDriftWithoutALostChangeBreaksARule(t *testing.T) {
+	s := readLog(t, listedAt(4), watchingFrom(4))
+	s.mayDrift = nil
+	log := &processLog{sim: s, p: &proc{host: "r1", progress: map[string]*progress{"pods": {upTo: 4}}}}
+	log.Write([]byte(auditedAt(4, 0)))
+	wantBroken(t, s, "")
+	log.Write([]byte(auditedAt(4, 1)))
+	wantBroken(t, s, "finds a difference where no change was lost: audited kind=Pod rv=4 drift=1")
+}
+
+func TestHiddenChangeMayComeOrNot(t *testing.T) {
+	changes := []fakekube.Change{{Version: 5, Hidden: true}, {Version: 6}}
+	for i := range changes {
+		changes[i].Resource = "pods"
+		changes[i].New = fakekube.Object{"metadata": fakekube.Object{"namespace": "default", "name": "p"}}
+	}
+	s := &sim{
+		flags:   flags{selects: func(fakekube.Object) bool { return true }},
+		history: map[string][]fakekube.Change{"pods": changes},
+	}
+	const fifth, sixth = "5 ADDED default/p, ", "6 ADDED default/p, "
+	testkit.WantEqual(t, "events if the hidden change does not come", s.changesBetweenLocked("pods", 4, 6, sixth), sixth)
+	testkit.WantEqual(t, "events if the hidden change comes", s.changesBetweenLocked("pods", 4, 5, fifth), fifth)
+	testkit.WantEqual(t, "events before a bookmark", s.changesBetweenLocked("pods", 4, 5, ""), "")
+}
+
 func TestLogMustShowEverythingAtACalm(t *testing.T) {
 	for _, row := range []struct {
 		name   string
@@ -197,6 +240,7 @@ func TestLogMustShowEverythingAtACalm(t *testing.T) {
 		{"no watch", func(p *progress) { p.isWatching = false }, "that it watches counts"},
 		{"no list", func(p *progress) { p.upTo = 0 }, "that it has listed counts"},
 		{"no discovery", func(p *progress) { p.isDiscovered = false }, "that counts is installed"},
+		{"no audit", func(p *progress) { p.unloggedAudit = time.Now() }, "the audit of counts that was answered at 0s"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -148,8 +148,10 @@ func (l *link) mayLose() bool {
 	l.mu.Lock()
 	closedNow := l.closedAt.Equal(time.Now())
 	l.mu.Unlock()
-	return closedNow || slices.ContainsFunc(l.openWires(), (*wire).isSilent)
+	return closedNow || l.hasSilentWire()
 }
+
+func (l *link) hasSilentWire() bool { return slices.ContainsFunc(l.openWires(), (*wire).isSilent) }
 
 func (l *link) openWires() []*wire {
 	l.mu.Lock()

@@ -72,8 +72,8 @@ type Options struct {
 	// attempt may fail just before all faults stop.
 	LongestBackoff time.Duration
 
-	// LongestDiscovery is the longest time between two checks whether a resource is installed. It is in the bound twice,
-	// because only the second check convinces the program that a resource is gone.
+	// LongestDiscovery is the longest time between two checks whether a resource is installed. It is in the bound
+	// twice, because only the second check convinces the program that a resource is gone.
 	LongestDiscovery time.Duration
 
 	// Silence is how long a connection may be silent before the program gives it up. It is part of the bound, with 5 s
@@ -81,7 +81,8 @@ type Options struct {
 	Silence time.Duration
 
 	// LongestUnlisted is the longest time between two lists of a watched resource, even if the first attempt at the
-	// second list fails. It is part of the bound after a change that the watches have lost, and after a restored backup.
+	// second list fails. It is part of the bound after a change that the watches have lost, and after a restored
+	// backup.
 	LongestUnlisted time.Duration
 
 	// MinStatusInterval is the shortest time between two writes to the status of one Count, unless the interval is
@@ -135,6 +136,8 @@ type Stats struct {
 	writes   int
 	watches  int // that the processes have logged
 	events   int // that the processes have logged, including bookmarks
+	audits   int // that the processes have logged
+	drifted  int // objects in which audits found a difference
 }
 
 func (s *Stats) add(other Stats) {
@@ -148,13 +151,15 @@ func (s *Stats) add(other Stats) {
 	s.writes += other.writes
 	s.watches += other.watches
 	s.events += other.events
+	s.audits += other.audits
+	s.drifted += other.drifted
 }
 
 // String returns a sentence with all the numbers.
 func (s Stats) String() string {
 	return fmt.Sprintf("%d seeds, %.0f simulated hours: %d changes, %d of them faults; %d requests, %d writes, "+
-		"%d watches with %d events checked against the rules; "+
+		"%d watches with %d events and %d audits checked against the rules, %d objects had drifted; "+
 		"%d times all faults stopped, the last write was at most %v later",
 		s.seeds, s.simulated.Hours(), s.changes, s.faults, s.requests, s.writes,
-		s.watches, s.events, s.calms, s.slowest.Round(time.Millisecond))
+		s.watches, s.events, s.audits, s.drifted, s.calms, s.slowest.Round(time.Millisecond))
 }

@@ -160,6 +160,11 @@ func (s *sim) forgetInFlight(p *proc) {
 	now := time.Now()
 	maps.DeleteFunc(p.knows, func(_ string, known *knowledge) bool { return known.at.Equal(now) })
 	maps.DeleteFunc(p.writeAnsweredAt, func(_ string, at time.Time) bool { return at.Equal(now) })
+	for _, progress := range p.progress {
+		if progress.unloggedAudit.Equal(now) {
+			progress.unloggedAudit = time.Time{}
+		}
+	}
 }
 
 // eachProcess calls do for the newest process of each slot.

@@ -48,6 +48,7 @@ type sim struct {
 	// What has happened in the cluster.
 	history     map[string][]fakekube.Change // by resource, without the changes that a restored backup has undone
 	newest      int                          // the newest version
+	mayDrift    map[string]bool              // the resources that were lied about, or whose changes were lost
 	extraBound  time.Duration                // how much the faults since the last calm extend the bound
 	lastWriteAt time.Time
 
@@ -88,14 +89,15 @@ func Simulate(t *testing.T, o Options) (result Result) {
 func newSim(t *testing.T, o Options) *sim {
 	dice := rand.New(rand.NewPCG(o.Seed, 0))
 	s := &sim{
-		Options: o,
-		t:       t,
-		fake:    fakekube.New(),
-		dice:    dice,
-		began:   time.Now(),
-		byHost:  map[string]*proc{},
-		history: map[string][]fakekube.Change{},
-		hostOf:  map[string]string{},
+		Options:  o,
+		t:        t,
+		fake:     fakekube.New(),
+		dice:     dice,
+		began:    time.Now(),
+		byHost:   map[string]*proc{},
+		history:  map[string][]fakekube.Change{},
+		mayDrift: map[string]bool{},
+		hostOf:   map[string]string{},
 	}
 	s.fake.Spy = s
 	s.net = s.fake.ServeIn(t)

@@ -31,8 +31,9 @@ func disasters(t *testing.T, podcount Program) {
 		{"without its etcd", withoutEtcd},
 		{"restored from a snapshot", restored},
 		{"restored while podcount cannot reach it", restoredWhileAway},
-		{"restored, and only the next list shows it", restoredUnseen},
+		{"restored, and only the next audit shows it", restoredUnseen},
 		{"restored with higher versions", restoredAsDocumented},
+		{"its cache loses changes, so that lists are wrong, too", cacheLosesChanges},
 		{"one of two servers lags", lagging(0, 30*time.Second)},
 		{"one of two servers lags behind what the other has shown", laggingSeen},
 		{"one of two servers lags for ten minutes", lagging(20, 10*time.Minute)},
@@ -120,6 +121,15 @@ func restoredUnseen(t *testing.T, f *fakekube.Server, p *Process) {
 	pause(15 * time.Second)
 	p.Net.Restore()
 	pause(auditInterval * 11 / 10)
+}
+
+// cacheLosesChanges makes the server's cache lose changes (https://github.com/kubernetes/kubernetes/issues/123072). Only
+// an audit finds them.
+func cacheLosesChanges(t *testing.T, f *fakekube.Server, p *Process) {
+	f.Script(t, "list|watch pods there in default: lie about 2 changes")
+	f.Remove("pods", At("default", "there")) // two changes
+	pause(auditInterval * 11 / 10)
+	testkit.WantText(t, p.Log.String(), "the cache differed from the API server")
 }
 
 // restoredAsDocumented raises the versions after the restore, as the manual of etcd recommends.
