@@ -86,6 +86,10 @@ type Frame struct {
 	Object   any    // nil repeats the last object of the watch; without one, nothing is sent
 	Raw      string // if set, replaces the whole frame
 	End      bool   // end the watch after the frame
+
+	// Met, if set, is called before the frame is sent, with the request of the watch that sends it. It runs on the
+	// goroutine of the watch, and without a lock.
+	Met func(Request)
 }
 
 // SendFrame makes one watch of the frame's resource, either a running one or the next, send the frame. Frames of the

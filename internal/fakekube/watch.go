@@ -287,6 +287,9 @@ func (w *watcher) sendRaw(data []byte) {
 
 // sendFrame sends a frame of SendFrame.
 func (w *watcher) sendFrame(fr *Frame) {
+	if fr.Met != nil {
+		fr.Met(w.r.info)
+	}
 	switch {
 	case fr.Raw != "":
 		w.sendRaw([]byte(fr.Raw))
