@@ -512,9 +512,12 @@ func podcountSimulated(seed uint64) sim.Options {
 			return run(ctx, args, getenv, stdout, stderr, dial)
 		},
 		Name: "podcount",
-		Rerun: func(seed uint64) string {
-			const text = "make sim SEEDS=%d-%d runs the same life and faults; STORY=all shows the whole story"
-			return fmt.Sprintf(text, seed, seed)
+		Rerun: func(seed uint64, only sim.Steps) string {
+			command := fmt.Sprintf("make sim SEEDS=%d-%d", seed, seed)
+			if only != nil {
+				command += " ONLY=" + only.String()
+			}
+			return command + " runs the same life and faults; STORY=all shows the whole story"
 		},
 		Seed:              seed,
 		WholeStory:        os.Getenv("STORY") == "all",
@@ -532,8 +535,9 @@ func podcountSimulated(seed uint64) sim.Options {
 	}
 }
 
-// TestSimulation runs as many seeds as it can in 20 s, or five under the race detector. SEEDS=N runs the seeds from 1
-// to N instead, and SEEDS=A-B those from A to B.
+// TestSimulation runs as many seeds as it can in 20 s, or five under the race detector. These variables change that:
+//   - SEEDS=N runs the seeds from 1 to N, and SEEDS=A-B those from A to B.
+//   - ONLY=3,8,20-24 leaves out all other steps of each seed.
 func TestSimulation(t *testing.T) {
 	seeds := sim.Seeds{First: 1, Last: math.MaxInt64, Limit: 20 * time.Second}
 	if testkit.IsRaced() {
@@ -546,15 +550,25 @@ func TestSimulation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	simulated := podcountSimulated(0)
+	if text := os.Getenv("ONLY"); text != "" {
+		var err error
+		simulated.Only, err = sim.ParseSteps(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(800)) // less time for garbage collection, more for seeds
 	}
-	sim.RunSeeds(t, podcountSimulated(0), seeds)
+	sim.RunSeeds(t, simulated, seeds)
 }
 
 func TestSimulationReadsTheLog(t *testing.T) { sim.CheckWording(t, podcountSimulated(3)) }
 
 func TestSeedsAreRepeatable(t *testing.T) { sim.CheckSeeds(t, podcountSimulated(0)) }
+
+func TestAimedFaultsStrikeInTheirStates(t *testing.T) { sim.CheckAims(t, podcountSimulated(0)) }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Behaviours: what holds on the fake holds on a real cluster

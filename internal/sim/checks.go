@@ -35,6 +35,7 @@ func (s *sim) Asked(q fakekube.Request) {
 		return
 	}
 	s.stats.requests++
+	s.followRequestLocked(p, q)
 	s.checkRepetitionLocked(p, q)
 	s.checkRetryAfterLocked(p, q)
 	switch {

@@ -10,13 +10,26 @@
 // First, a seed draws the program's flags (flags.go), the number of processes, and a selection of faults. Then it draws
 // one step after another: a change in the cluster's life (life.go), or a fault (faults.go, requestfaults.go). After a
 // while all faults stop. Everything must be right within a bound, which Options explains, and after that nothing may be
-// written (oracle.go). All this repeats for two hours, and for a whole day if the seed is a multiple of 50.
+// written (oracle.go). That is an act. Acts follow until there were 90 minutes of life, and 20 hours if the seed is a
+// multiple of 50.
 //
 // Two sets of rules always apply: those for requests (checks.go), which depend on what each process knows
 // (knowledge.go), and those for the logs of the processes (logs.go).
 //
 // The same seed always leads to the same changes and faults. It does not determine the program's own random numbers or
 // the scheduler, so a seed that has failed once may pass the next time.
+//
+// # Which faults strike when
+//
+// The simulation follows what each reflector and each election is doing (states.go). It counts the pairs of such a
+// state and a fault that strikes in it (coverage.go). RunSeeds prints how many of the possible pairs were met, and if
+// the seeds come from ParseSeeds, which ones were not.
+//
+// The dice alone meet the same frequent pairs again and again. So each seed with an even number takes aim (aim.go): at
+// up to 20 pairs of one state. A step that takes aim leads a process towards the state, and lets the fault strike once
+// the state is there. The seed's number alone determines the pairs: the seeds go through the table of all pairs in
+// turn. So a seed can be run again alone, and a bounded number of consecutive seeds has aimed at every possible pair.
+// Which pairs other seeds have met changes nothing.
 //
 // # How to run it
 //

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"testing/synctest"
 	"time"
 
 	"podcount/internal/fakekube"
@@ -10,26 +11,49 @@ import (
 
 // faultSteps returns all faults. Each seed uses some of them.
 func faultSteps() []step {
-	return append(requestFaults(), []step{
-		{name: "server killed", weight: 6, do: serverKilled{lasts: span{100 * time.Millisecond, time.Minute}}.strike},
-		{name: "watches end", weight: 4, do: (*sim).watchesEnd},
-		{name: "history compacted", weight: 3, do: (*sim).historyCompacted},
-		{name: "backup restored", weight: 1, do: backupRestored{outage: span{time.Second, 20 * time.Second}}.strike},
-		{name: "events lost", weight: 1, do: eventsLost{most: 4}.strike},
-		{name: "server's cache lies", weight: 1, do: cacheLies{most: 4}.strike},
-		{name: "server lags", weight: 3, do: serverLags{lasts: span{time.Second, 10 * time.Minute}}.strike},
-		{name: "connections fall silent", weight: 3, do: (*sim).connectionsFallSilent},
-		{name: "network away", weight: 3, do: networkAway{lasts: span{time.Second, 2 * time.Minute}}.strike},
-		{name: "process stopped", weight: 4, do: processStopped{pause: span{time.Second, 20 * time.Second}}.strike},
-		{name: "writer killed", weight: 2, do: (*sim).nextWriterKilled},
+	steps := slices.Concat(requestFaults(), oddFrameSteps())
+	return append(steps, []step{
+		{name: "server killed", weight: 6, do: serverKilled{
+			lasts: span{100 * time.Millisecond, time.Minute},
+		}.strike, concerns: everything},
+		{name: "watches end", weight: 4, do: (*sim).watchesEnd, concerns: reflectors, possibleIn: streamStates},
+		{name: "history compacted", weight: 3, do: (*sim).historyCompacted, concerns: reflectors},
+		{name: "backup made", weight: 1, do: (*sim).backupMade},
+		{name: "backup restored", weight: 1, do: backupRestored{
+			outage: span{time.Second, 20 * time.Second},
+		}.strike, concerns: everything},
+		{name: "events lost", weight: 1, do: eventsLost{most: 4}.strike, concerns: reflectors},
+		{name: "server's cache lies", weight: 1, do: cacheLies{most: 4}.strike, concerns: reflectors},
+		{name: "server lags", weight: 3, do: serverLags{
+			lasts: span{time.Second, 10 * time.Minute},
+		}.strike, concerns: reflectors, reach: oneProcess},
+		{name: "connections fall silent", weight: 3, do: (*sim).connectionsFallSilent, concerns: everything, reach: oneProcess},
+		{name: "network away", weight: 3, do: networkAway{
+			lasts: span{time.Second, 2 * time.Minute},
+		}.strike, concerns: everything, reach: oneProcess},
+		{name: "process stopped", weight: 4, do: processStopped{
+			pause: span{time.Second, 20 * time.Second},
+		}.strike, concerns: everything, reach: oneProcess},
+		writerKilledStep(),
 		{name: "lease taken over", weight: 2, do: leaseTakenOver{
 			lasts: span{5 * time.Second, 5 * time.Minute},
 			skew:  time.Hour,
-		}.strike},
-		{name: "lease deleted", weight: 1, do: (*sim).leaseDeleted},
-		{name: "CRD comes, changes or goes", weight: 2, do: (*sim).crdComesChangesOrGoes},
-		{name: "odd frame", weight: 4, do: oddFrame{frames: oddFrames()}.strike},
+		}.strike, concerns: []string{"leases"}, possibleIn: contestStates},
+		{name: "lease deleted", weight: 1, do: (*sim).leaseDeleted, concerns: []string{"leases"}, possibleIn: contestStates},
+		{name: "CRD comes, changes or goes", weight: 2, do: (*sim).crdComesChangesOrGoes, concerns: []string{"counts"}},
 	}...)
+}
+
+// writerKilledStep returns the fault that kills a process at its next write to a node.
+func writerKilledStep() step {
+	return step{
+		name:       "writer killed",
+		weight:     2,
+		do:         (*sim).nextWriterKilled,
+		concerns:   []string{"nodes", "leases"},
+		possibleIn: writingStates,
+		isMetLater: true,
+	}
 }
 
 // serverKilled breaks all connections and refuses new ones for a while, as when an API server crashes or is upgraded.
@@ -72,23 +96,26 @@ func (s *sim) historyCompacted() string {
 	return "COMPACTED"
 }
 
-// backupRestored makes a backup of the cluster, or restores the last one, as after the loss of etcd. A restored server
-// uses the versions since the backup again, for other changes.
+// backupMade makes a backup of the cluster.
+func (s *sim) backupMade() string {
+	s.backup = s.fake.Snapshot()
+	return "a backup is made"
+}
+
+// backupRestored restores the last backup of the cluster, as after the loss of etcd. A restored server uses the
+// versions since the backup again, for other changes.
 type backupRestored struct {
-	outage span // how long the server is away while the backup is restored
+	outage span // how long the server is away
 }
 
 func (f backupRestored) strike(s *sim) string {
-	if s.backup == nil || s.flipCoin() {
-		s.backup = s.fake.Snapshot()
-		return "a backup is made"
-	}
+	d := s.drawDuration(f.outage)
 	s.killServer()
-	<-time.After(s.drawDuration(f.outage))
+	synctest.Wait() // for the requests that the server is still working on
 	s.backup()
-	s.forgetAfter(s.fake.Latest()) // The server is still away, so no process can write a newer version.
-	s.restoreServer()
-	return "THE BACKUP IS RESTORED"
+	s.forgetAfter(s.fake.Latest()) // The server is away, so no process can write a newer version.
+	s.later(d, s.restoreServer)
+	return fmt.Sprintf("THE BACKUP IS RESTORED, which takes %v", d)
 }
 
 // forgetAfter forgets what happened after a version, because the newer versions will be used for other changes.
@@ -164,7 +191,7 @@ type serverLags struct {
 }
 
 func (f serverLags) strike(s *sim) string {
-	p := s.drawProcess()
+	p := s.target.p
 	d := s.drawDuration(f.lasts)
 	catchUp := s.fake.Lag(fakekube.Requests{Host: p.host}, 0)
 	s.later(d, catchUp)
@@ -174,7 +201,7 @@ func (f serverLags) strike(s *sim) string {
 // connectionsFallSilent drops everything that is sent on the connections of one process, as when a firewall has
 // forgotten them.
 func (s *sim) connectionsFallSilent() string {
-	p := s.drawProcess()
+	p := s.target.p
 	s.disturb(p, (*link).silence)
 	s.extendBoundForSilence()
 	return fmt.Sprint("CONNECTIONS FALL SILENT, of r", p.slot)
@@ -187,7 +214,7 @@ type networkAway struct {
 }
 
 func (f networkAway) strike(s *sim) string {
-	p := s.drawProcess()
+	p := s.target.p
 	d := s.drawDuration(f.lasts)
 	isSilent := s.flipCoin()
 	if isSilent {
@@ -212,7 +239,7 @@ type processStopped struct {
 }
 
 func (f processStopped) strike(s *sim) string {
-	p := s.drawProcess()
+	p := s.target.p
 	isKilled := s.flipCoin()
 	d := s.drawDuration(f.pause)
 	if isKilled {
@@ -310,22 +337,17 @@ func (s *sim) crdComesChangesOrGoes() string {
 
 // oddFrame sends a frame on a watch that does not stand for a change.
 type oddFrame struct {
-	frames []namedFrame
-}
-
-// namedFrame is a frame of a watch with its name in the story.
-type namedFrame struct {
-	name  string
+	name  string // in the story
 	frame fakekube.Frame
 }
 
 // oddFrames returns the errors that a server sends when a version is too old or when it is overloaded, repeated events,
 // an event of an unknown type, and frames that a proxy has damaged.
-func oddFrames() []namedFrame {
+func oddFrames() []oddFrame {
 	failure := func(code int, reason string) fakekube.Frame {
 		return fakekube.Frame{Type: "ERROR", Object: fakekube.Status(code, reason, "simulated", nil), End: true}
 	}
-	return []namedFrame{
+	return []oddFrame{
 		{"an error 410, Expired", failure(410, "Expired")},
 		{"an error 410, Gone", failure(410, "Gone")},
 		{"an error 429", failure(429, "TooManyRequests")},
@@ -341,9 +363,43 @@ func oddFrames() []namedFrame {
 	}
 }
 
+// oddFrameSteps returns one fault for each odd frame.
+func oddFrameSteps() (steps []step) {
+	for _, odd := range oddFrames() {
+		steps = append(steps, odd.step())
+	}
+	return steps
+}
+
+func (f oddFrame) step() step {
+	return step{
+		name:       "a frame with " + f.name,
+		weight:     1,
+		do:         f.strike,
+		concerns:   reflectors,
+		reach:      oneReflector,
+		possibleIn: streamStates,
+		isMetLater: true,
+	}
+}
+
 func (f oddFrame) strike(s *sim) string {
-	odd := pick(s.dice, f.frames...)
-	odd.frame.Resource = pick(s.dice, "pods", "nodes", "counts")
-	s.fake.SendFrame(odd.frame)
-	return fmt.Sprintf("A FRAME on a watch of %s: %s", odd.frame.Resource, odd.name)
+	s.sendFrame(f, s.target.resource)
+	return fmt.Sprintf("A FRAME on a watch of %s: %s", s.target.resource, f.name)
+}
+
+// sendFrame sends the frame on a watch of a resource, or on the next watch if none is running.
+func (s *sim) sendFrame(f oddFrame, resource string) {
+	f.frame.Resource = resource
+	f.frame.Met = func(q fakekube.Request) { s.noteFrame(q, f) }
+	s.fake.SendFrame(f.frame)
+}
+
+// noteFrame notes that an odd frame is sent to a process.
+func (s *sim) noteFrame(q fakekube.Request, f oddFrame) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.byHost[q.Host]; p != nil {
+		s.noteMetLocked(p, f.step(), target{resource: q.Resource})
+	}
 }

@@ -42,6 +42,7 @@ func (s *sim) Answered(a fakekube.Answer) {
 	if q.Verb == "patch" && !p.mayMiss(a) {
 		p.noteWritten(a)
 	}
+	s.followAnswerLocked(p, a)
 	isSuccess := a.Code/100 == 2
 	if !isSuccess {
 		if q.Verb == "watch" && !p.isDead {
@@ -76,6 +77,7 @@ func (s *sim) notePatchedLocked(p *proc, a fakekube.Answer) {
 	p.noteObject(a, o, false)
 	if s.killNextWriter && a.Request.Resource == "nodes" {
 		s.killNextWriter = false
+		s.noteMetLocked(p, writerKilledStep(), target{})
 		s.running.Go(func() { s.killProcess(p.slot, 3*time.Second) })
 	}
 }

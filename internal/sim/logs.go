@@ -38,8 +38,9 @@ type logLine struct {
 	Kind     string
 	Resource string
 	RV       *string
-	Drift    *int  // in how many objects an audit found that the cache was wrong
-	Stale    *bool // whether the process has skipped the event, because it is not newer than the last one
+	Why      string // why a list is due
+	Drift    *int   // in how many objects an audit found that the cache was wrong
+	Stale    *bool  // whether the process has skipped the event, because it is not newer than the last one
 }
 
 // eventTypes are the first words of the messages about events. The kind and the key follow.
@@ -116,6 +117,7 @@ func (s *sim) readLineLocked(p *proc, text []byte) {
 	if p.isDead {
 		return
 	}
+	p.followLogLocked(line)
 	words := strings.Fields(line.Msg)
 	switch {
 	case line.Msg == "the resource is installed":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"reflect"
 	"slices"
@@ -26,9 +27,9 @@ type Program func(
 
 // Options describes what is simulated, and what the program promises.
 //
-// All options except Seed and WholeStory must be set. Without one of them, a check would pass wrongly, so Simulate
-// panics. The durations are those of the program, including jitter. They determine the bound, which is the time within
-// which everything must be right after all faults have stopped:
+// All options except Seed, Only and WholeStory must be set. Without one of them, a check would pass wrongly, so
+// Simulate panics. The durations are those of the program, including jitter. They determine the bound, which is the
+// time within which everything must be right after all faults have stopped:
 //
 //	LongestBackoff + the interval + 10 s for the writes + 2 × LongestDiscovery
 //	+ with an election, its lease's duration and renew deadline
@@ -43,11 +44,16 @@ type Options struct {
 	// Name is the name of the program in the story.
 	Name string
 
-	// Rerun returns an explanation of how to run one seed again, and how to see its whole story.
-	Rerun func(seed uint64) string
+	// Rerun returns an explanation of how to run one seed again, with all its steps or only some of them, and how to
+	// see its whole story.
+	Rerun func(seed uint64, only Steps) string
 
 	// Seed determines the flags, the cluster's life and its faults. RunSeeds sets it.
 	Seed uint64
+
+	// Only are the steps that happen. All others are left out, and the seed ends with the calm after the last one. nil
+	// means all steps.
+	Only Steps
 
 	// WholeStory shows everything that happened when a seed fails, not only the lines around the first broken rule.
 	WholeStory bool
@@ -92,7 +98,7 @@ type Options struct {
 
 // missing returns the names of the options that must be set and are not.
 func (o Options) missing() []string {
-	mayBeZero := []string{"Seed", "WholeStory"}
+	mayBeZero := []string{"Seed", "Only", "WholeStory"}
 	var names []string
 	options := reflect.ValueOf(o)
 	for i := range options.NumField() {
@@ -109,7 +115,8 @@ type Result struct {
 	// Stats are the statistics of the seed.
 	Stats Stats
 
-	// Script has a line for each change and each fault, with its time.
+	// Script has a line for each step, with its act, its time since the act began, and its number. The line has what
+	// the step did, or in a seed that takes aim, its name.
 	Script []string
 
 	// Broken has a line for each broken rule, in the order of detection. It begins with the name of the process that
@@ -118,6 +125,9 @@ type Result struct {
 
 	// Story is what led to the first broken rule: the changes, the faults, and what the processes sent and logged.
 	Story string
+
+	taken []taken  // the steps that have happened
+	rules []string // the rules that were broken, in the order of Broken, without the values in them
 }
 
 // Stats counts what happened in one seed or several, and what was checked against the rules.
@@ -138,6 +148,8 @@ type Stats struct {
 	events   int // that the processes have logged, including bookmarks
 	audits   int // that the processes have logged
 	drifted  int // objects in which audits found a difference
+
+	met map[pair]bool // the pairs of a state and a fault that were met
 }
 
 func (s *Stats) add(other Stats) {
@@ -153,13 +165,19 @@ func (s *Stats) add(other Stats) {
 	s.events += other.events
 	s.audits += other.audits
 	s.drifted += other.drifted
+	if s.met == nil {
+		s.met = map[pair]bool{}
+	}
+	maps.Copy(s.met, other.met)
 }
 
 // String returns a sentence with all the numbers.
 func (s Stats) String() string {
 	return fmt.Sprintf("%d seeds, %.0f simulated hours: %d changes, %d of them faults; %d requests, %d writes, "+
 		"%d watches with %d events and %d audits checked against the rules, %d objects had drifted; "+
-		"%d times all faults stopped, the last write was at most %v later",
+		"%d times all faults stopped, the last write was at most %v later; "+
+		"%d of %d pairs of a state and a fault met",
 		s.seeds, s.simulated.Hours(), s.changes, s.faults, s.requests, s.writes,
-		s.watches, s.events, s.audits, s.drifted, s.calms, s.slowest.Round(time.Millisecond))
+		s.watches, s.events, s.audits, s.drifted, s.calms, s.slowest.Round(time.Millisecond),
+		len(possiblePairs())-len(s.unmet()), len(possiblePairs()))
 }

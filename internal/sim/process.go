@@ -21,6 +21,8 @@ type proc struct {
 	isEnding bool // it has ended, or was stopped or killed; another process follows
 	isDead   bool // it was killed, so no rule applies to it any more
 
+	activities map[string]*activity // what it is doing, by resource (states.go); nil after its end
+
 	// What it knows.
 	progress   map[string]*progress  // by resource
 	hasList    map[string]bool       // resources of which it has received a complete list
@@ -54,6 +56,7 @@ func (s *sim) launch(slot int) {
 		link:             &link{net: s.net, wires: map[*wire]bool{}},
 		began:            time.Now(),
 		stop:             stop,
+		activities:       s.newActivities(),
 		progress:         map[string]*progress{},
 		knows:            map[string]*knowledge{},
 		unsure:           map[string]int{},
@@ -90,6 +93,7 @@ func (s *sim) runProcess(ctx context.Context, p *proc) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p.activities = nil
 	if p.isDead {
 		return
 	}

@@ -33,20 +33,36 @@ type requestFault struct {
 }
 
 func (f requestFault) step() step {
-	return step{name: f.class.name + " get " + f.outcome.name, weight: 1, do: f.strike}
+	return step{
+		name:       f.name(),
+		weight:     1,
+		do:         f.strike,
+		concerns:   f.class.concerns,
+		possibleIn: f.class.sentIn,
+		isMetLater: true,
+		request:    &f,
+	}
 }
 
+func (f requestFault) name() string { return f.class.name + " get " + f.outcome.name }
+
 func (f requestFault) strike(s *sim) string {
+	times := pick(s.dice, 1, 1, 2, 3, 8)
+	s.injectWhere(f, times, func(fakekube.Request) bool { return true })
+	return fmt.Sprintf("THE NEXT %d %s", times, f.name())
+}
+
+// injectWhere lets a fault strike the next few requests of its class for which isMeant returns true.
+func (s *sim) injectWhere(f requestFault, times int, isMeant func(fakekube.Request) bool) {
 	fault := f.outcome.fault
-	fault.Times = pick(s.dice, 1, 1, 2, 3, 8)
-	fault.On.If = f.class.match
+	fault.Times = times
+	fault.On.If = func(q fakekube.Request) bool { return f.class.match(q) && isMeant(q) }
 	fault.Met = func(q fakekube.Request) { s.noteOutcome(q, f) }
 	s.extendBound(fault.Delay)
 	if f.isSilent() {
 		s.extendBoundForSilence()
 	}
 	s.fake.InjectUnchecked(fault)
-	return fmt.Sprintf("THE NEXT %d %s get %s", fault.Times, f.class.name, f.outcome.name)
 }
 
 // noteOutcome notes that a fault has struck a request.
@@ -58,6 +74,7 @@ func (s *sim) noteOutcome(q fakekube.Request, f requestFault) {
 		return
 	}
 	s.recordLocked("%s %s gets %s", p.host, q.Route, f.outcome.name)
+	s.noteMetLocked(p, f.step(), target{})
 	reply, _ := f.outcome.fault.Do.(fakekube.Reply)
 	seconds, _ := strconv.Atoi(reply.Header["Retry-After"])
 	p.retryAfter[q.Method+q.Path] = time.Now().Add(time.Duration(seconds) * time.Second)
@@ -90,7 +107,24 @@ func (f requestFault) isSilent() bool {
 type requestClass struct {
 	name  string
 	match func(fakekube.Request) bool
+
+	// concerns are the resources whose reflectors send these requests, or are at work on the objects in them; leases
+	// stands for the election. sentIn are the only states in which they are sent; nil means all.
+	concerns []string
+	sentIn   []state
+
+	// isState means that a state in sentIn is nothing but one of these requests in flight.
+	isState bool
 }
+
+func isDiscovery(q fakekube.Request) bool {
+	return q.Resource == "" && strings.HasSuffix(q.Path, "/v1")
+}
+
+func isNewEvent(q fakekube.Request) bool { return q.Resource == "events" && q.Name == "" }
+
+// isForLease matches the requests of an election.
+func isForLease(q fakekube.Request) bool { return q.Resource == "leases" }
 
 // isListOf matches lists of a resource, except those with which podcount only checks whether the resource is there.
 func isListOf(resource string) func(fakekube.Request) bool {
@@ -104,22 +138,22 @@ func isPatchOf(resource string) func(fakekube.Request) bool {
 
 func readClasses() []requestClass {
 	return []requestClass{
-		{"discovery", func(q fakekube.Request) bool { return q.Resource == "" && strings.HasSuffix(q.Path, "/v1") }},
-		{"lists of counts", isListOf("counts")},
-		{"lists of nodes", isListOf("nodes")},
-		{"lists of pods", isListOf("pods")},
-		{"watches of counts", fakekube.IsWatch("counts")},
-		{"watches of nodes", fakekube.IsWatch("nodes")},
-		{"watches of pods", fakekube.IsWatch("pods")},
+		{"discovery", isDiscovery, []string{"counts"}, nil, false},
+		{"lists of counts", isListOf("counts"), []string{"counts"}, listStates, true},
+		{"lists of nodes", isListOf("nodes"), []string{"nodes"}, listStates, true},
+		{"lists of pods", isListOf("pods"), []string{"pods"}, listStates, true},
+		{"watches of counts", fakekube.IsWatch("counts"), []string{"counts"}, openingStates, true},
+		{"watches of nodes", fakekube.IsWatch("nodes"), []string{"nodes"}, openingStates, true},
+		{"watches of pods", fakekube.IsWatch("pods"), []string{"pods"}, openingStates, true},
 	}
 }
 
 func writeClasses() []requestClass {
 	return []requestClass{
-		{"events", func(q fakekube.Request) bool { return q.Resource == "events" && q.Name == "" }},
-		{"leases", func(q fakekube.Request) bool { return q.Resource == "leases" }},
-		{"patches of counts", isPatchOf("counts")},
-		{"patches of nodes", isPatchOf("nodes")},
+		{"events", isNewEvent, []string{"leases"}, writingStates, false},
+		{"leases", isForLease, []string{"leases"}, contestStates, true},
+		{"patches of counts", isPatchOf("counts"), []string{"counts", "leases"}, writingStates, false},
+		{"patches of nodes", isPatchOf("nodes"), []string{"nodes", "leases"}, writingStates, false},
 	}
 }
 

@@ -55,6 +55,9 @@ func RunSeeds(t *testing.T, o Options, seeds Seeds) {
 		}
 	})
 	fmt.Println(queue.sum)
+	if seeds.keepGoing {
+		fmt.Print(queue.sum.unmetPairs())
+	}
 	if queue.sum.seeds == 0 {
 		t.Error("no seed has run")
 	}
@@ -121,7 +124,24 @@ func (q *seedQueue) noteFailure() {
 	q.hasFailed = true
 }
 
-// CheckSeeds checks that a seed always has the same script, and that two seeds have different ones.
+// CheckAims checks that a seed meets most of the pairs at which it takes aim.
+func CheckAims(t *testing.T, o Options) {
+	o.Seed = 4
+	result := Run(t, o)
+	pairs := pairsToAimAt(o.Seed)
+	met := 0
+	for _, one := range pairs {
+		if result.Stats.met[one] {
+			met++
+		}
+	}
+	if met <= len(pairs)/2 {
+		t.Errorf("seed %d has met %d of the %d pairs at which it takes aim", o.Seed, met, len(pairs))
+	}
+}
+
+// CheckSeeds checks that a seed always has the same script, with and without aims, and that two seeds have different
+// ones.
 func CheckSeeds(t *testing.T, o Options) {
 	script := func(seed uint64) string {
 		o.Seed = seed
@@ -133,6 +153,9 @@ func CheckSeeds(t *testing.T, o Options) {
 	}
 	if again := script(13); again != first {
 		t.Errorf("seed 13 has two scripts:\n%s\n\nand:\n%s", first, again)
+	}
+	if script(14) != script(14) {
+		t.Error("seed 14, which takes aim, has two scripts")
 	}
 	if script(15) == first {
 		t.Error("seeds 13 and 15 have the same script")

@@ -21,10 +21,20 @@ type sim struct {
 	net  *fakekube.Network
 
 	// What the seed determines. Only the goroutine of run uses these fields.
-	dice   *rand.Rand
-	faults []step   // the faults that can strike with this seed
-	backup func()   // restores the backup; nil if there is none
-	script []string // see Result
+	dice         *rand.Rand // those of the seed, or during a step, those of the step
+	faults       []step     // the faults that can strike with this seed
+	backup       func()     // restores the last backup
+	script       []string   // see Result
+	pairsToAimAt []pair     // empty unless the seed takes aim
+
+	// How far the seed has come. Only the goroutine of run uses these fields.
+	stepNumber int       // the number of steps so far, including those that were left out
+	taken      []taken   // the steps that have happened
+	target     target    // what the present fault strikes
+	aimsTaken  int       // how many steps have taken aim
+	aims       []aim     // the faults that wait for their state
+	act        int       // the number of the present act; 0 before the processes start
+	actBegan   time.Time // when the act began
 
 	began   time.Time
 	running sync.WaitGroup // the processes, and the functions that run later
@@ -36,6 +46,7 @@ type sim struct {
 	// What the result reports.
 	story  []string
 	broken []string // the rules that were broken, each in words
+	rules  []string // the same rules, without the values in them
 	stats  Stats
 	totals totals
 
@@ -67,7 +78,7 @@ func Run(t *testing.T, o Options) Result {
 	if len(result.Broken) > 0 {
 		first := strings.Join(result.Broken[:min(len(result.Broken), 5)], "\n")
 		t.Errorf("seed %d: %s\n%s\nseed %d: %s\n%s",
-			o.Seed, result.Broken[0], result.Story, o.Seed, first, o.Rerun(o.Seed))
+			o.Seed, result.Broken[0], result.Story, o.Seed, first, o.Rerun(o.Seed, o.Only))
 	}
 	return result
 }
@@ -87,33 +98,48 @@ func Simulate(t *testing.T, o Options) (result Result) {
 
 // newSim returns the simulation of a seed before it begins, with the flags, slots and faults that the seed draws.
 func newSim(t *testing.T, o Options) *sim {
-	dice := rand.New(rand.NewPCG(o.Seed, 0))
+	dice := seedDice(o.Seed)
 	s := &sim{
-		Options:  o,
-		t:        t,
-		fake:     fakekube.New(),
-		dice:     dice,
-		began:    time.Now(),
-		byHost:   map[string]*proc{},
-		history:  map[string][]fakekube.Change{},
-		mayDrift: map[string]bool{},
-		hostOf:   map[string]string{},
+		Options:      o,
+		t:            t,
+		fake:         fakekube.New(),
+		dice:         dice,
+		pairsToAimAt: pairsToAimAt(o.Seed),
+		began:        time.Now(),
+		actBegan:     time.Now(),
+		byHost:       map[string]*proc{},
+		mayDrift:     map[string]bool{},
+		history:      map[string][]fakekube.Change{},
+		hostOf:       map[string]string{},
 	}
+	s.stats.met = map[pair]bool{}
 	s.fake.Spy = s
 	s.net = s.fake.ServeIn(t)
-	s.fake.Bookmarks = pick(dice, time.Minute, time.Minute, time.Minute, 0)
-	s.flags = drawFlags(dice, o.OwnPodsLabel)
-	s.slots = make([]*proc, pick(dice, 1, 1, 1, 1, 2, 3))
-	s.drawElection(dice)
+	s.drawSetting()
+	for !s.allowsAims() {
+		s.drawSetting()
+	}
 	for _, fault := range faultSteps() {
-		if dice.IntN(3) == 0 {
+		isDrawn := dice.IntN(3) == 0
+		if isDrawn && !s.needsPatience() {
 			s.faults = append(s.faults, fault)
 		}
 	}
 	return s
 }
 
-// run alternates between life with faults and calm, until the time is over or a rule is broken.
+// drawSetting draws what stays the same for the whole seed: the flags of the processes, how many there are, and how
+// often the server sends bookmarks.
+func (s *sim) drawSetting() {
+	s.fake.Bookmarks = pick(s.dice, time.Minute, time.Minute, time.Minute, 0)
+	s.flags = drawFlags(s.dice, s.OwnPodsLabel)
+	s.slots = make([]*proc, pick(s.dice, 1, 1, 1, 1, 2, 3))
+	s.drawElection(s.dice)
+}
+
+// run alternates between life with faults and calm, until the time is over or a rule is broken. A life and the calm
+// after it are an act. How long a calm lasts depends on the faults that have struck, and with aims, on the program. So
+// only the lives count for the time, and the steps are the same in any case.
 func (s *sim) run() {
 	faultShare := pick(s.dice, 0.1, 0.3, 0.6)
 	s.fake.InstallCRD(&fakekube.CRD{HasStatus: s.dice.IntN(4) > 0})
@@ -121,17 +147,24 @@ func (s *sim) run() {
 	for range 30 {
 		s.takeStep(lifeSteps)
 	}
+	s.backup = s.fake.Snapshot()
 	for i := range s.slots {
 		s.launch(i)
 	}
-	simulated := 2 * time.Hour
+	left := 90 * time.Minute
 	longestGap := 3 * time.Minute
 	if s.Seed%50 == 0 {
-		simulated = 24 * time.Hour
+		left = 20 * time.Hour
 		longestGap = 10 * time.Minute
 	}
-	for time.Since(s.began) < simulated && !s.hasBroken() {
-		s.live(s.drawDuration(span{2 * longestGap, 20 * longestGap}), longestGap, faultShare)
+	if s.needsPatience() {
+		left = 6 * time.Hour
+	}
+	for left > 0 && !s.isOverEarly() {
+		s.beginAct()
+		d := s.drawDuration(span{2 * longestGap, 20 * longestGap})
+		s.live(d, longestGap, faultShare)
+		left -= time.Since(s.actBegan)
 		if s.hasBroken() {
 			return
 		}
@@ -140,19 +173,35 @@ func (s *sim) run() {
 	}
 }
 
+// isOverEarly reports, after an act, whether a rule was broken, or no step of Options.Only is left.
+func (s *sim) isOverEarly() bool {
+	return s.hasBroken() || s.Only != nil && s.Only.last() <= s.stepNumber
+}
+
+func (s *sim) beginAct() {
+	s.act++
+	s.actBegan = time.Now()
+	s.record("act %d begins", s.act)
+}
+
 // live takes steps for d, with at most longestGap between two of them. faultShare is the share of faults, from 0 to 1.
 func (s *sim) live(d, longestGap time.Duration, faultShare float64) {
 	end := time.Now().Add(d)
 	for time.Now().Before(end) && !s.hasBroken() {
+		isAim := len(s.pairsToAimAt) > 0 && s.dice.Float64() < aimShare
 		isFault := s.dice.Float64() < faultShare && len(s.faults) > 0
-		s.countStep(isFault)
-		if isFault {
+		s.countStep(isAim || isFault)
+		switch {
+		case isAim:
+			s.takeAims()
+		case isFault:
 			s.takeStep(s.faults)
-		} else {
+		default:
 			s.takeStep(lifeSteps)
 		}
-		<-time.After(s.drawDuration(span{50 * time.Millisecond, longestGap}))
+		s.wait(s.drawDuration(span{50 * time.Millisecond, longestGap}))
 	}
+	s.aims = nil
 }
 
 func (s *sim) countStep(isFault bool) {
@@ -178,10 +227,17 @@ func (s *sim) end() Result {
 	defer s.mu.Unlock()
 	s.stats.simulated = time.Since(s.began)
 	s.stats.seeds = 1
-	if len(s.broken) == 0 {
+	if len(s.broken) == 0 && s.Only == nil { // A few steps are too few to compare the totals.
 		s.checkTotalsLocked()
 	}
-	return Result{Stats: s.stats, Script: s.script, Broken: s.broken, Story: s.storyLocked()}
+	return Result{
+		Stats:  s.stats,
+		Script: s.script,
+		Broken: s.broken,
+		Story:  s.storyLocked(),
+		taken:  s.taken,
+		rules:  s.rules,
+	}
 }
 
 // later calls do after d, unless the test has ended by then. It returns at once.

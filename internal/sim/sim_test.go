@@ -90,7 +90,7 @@ func optionsFor(do action) Options {
 	return Options{
 		Program:           program(do),
 		Name:              "program",
-		Rerun:             func(uint64) string { return "run it again" },
+		Rerun:             func(uint64, Steps) string { return "run it again" },
 		Seed:              1,
 		TotalLabel:        "example.com/pods",
 		OwnPodsLabel:      "example.com/here",
