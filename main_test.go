@@ -538,6 +538,7 @@ func podcountSimulated(seed uint64) sim.Options {
 // TestSimulation runs as many seeds as it can in 20 s, or five under the race detector. These variables change that:
 //   - SEEDS=N runs the seeds from 1 to N, and SEEDS=A-B those from A to B.
 //   - ONLY=3,8,20-24 leaves out all other steps of each seed.
+//   - SHRINK=5m is how long it looks for the shortest story of a seed that fails; 0 means not at all.
 func TestSimulation(t *testing.T) {
 	seeds := sim.Seeds{First: 1, Last: math.MaxInt64, Limit: 20 * time.Second}
 	if testkit.IsRaced() {
@@ -546,6 +547,14 @@ func TestSimulation(t *testing.T) {
 	if text := os.Getenv("SEEDS"); text != "" {
 		var err error
 		seeds, err = sim.ParseSeeds(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	seeds.Shrink = time.Minute
+	if text := os.Getenv("SHRINK"); text != "" {
+		var err error
+		seeds.Shrink, err = time.ParseDuration(text)
 		if err != nil {
 			t.Fatal(err)
 		}

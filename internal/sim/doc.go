@@ -31,6 +31,12 @@
 // turn. So a seed can be run again alone, and a bounded number of consecutive seeds has aimed at every possible pair.
 // Which pairs other seeds have met changes nothing.
 //
+// # The shortest story
+//
+// When a seed fails, RunSeeds looks for the shortest story that still breaks the same rule (shrink.go). It runs the
+// seed again and again, each time without some of its steps. That works because each step draws from dice of its own
+// (dice.go), made from the seed and the number of the step. Options.Only runs the steps that were found.
+//
 // # How to run it
 //
 // A test passes RunSeeds its program and the seeds:

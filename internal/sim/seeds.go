@@ -18,6 +18,10 @@ type Seeds struct {
 	// Limit is the real time after which no more seeds are begun. 0 means no limit.
 	Limit time.Duration
 
+	// Shrink is how long RunSeeds looks, in real time, for the shortest story of a seed that fails. 0 means not at all.
+	// It does so for the first three seeds that fail.
+	Shrink time.Duration
+
 	// keepGoing is whether to run all seeds even if one fails, and to print the progress every 30 s.
 	keepGoing bool
 }
@@ -73,6 +77,7 @@ type seedQueue struct {
 	sum       Stats      // of all seeds so far
 	printedAt time.Time  // when the progress was last printed
 	hasFailed bool
+	shrunk    int // how many failed seeds have been made shorter
 }
 
 // work runs seeds until the queue has no more.
@@ -85,7 +90,15 @@ func (q *seedQueue) work(t *testing.T, o Options) {
 		hasPassed := t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			options := o
 			options.Seed = seed
-			q.add(Run(t, options).Stats)
+			result := Run(t, options)
+			q.add(result.Stats)
+			if len(result.Broken) == 0 {
+				return
+			}
+			q.noteFailure() // so that the others begin no more seeds meanwhile
+			if q.mayShrink() {
+				t.Log(shortestStory(t, options, result, q.Shrink))
+			}
 		})
 		if !hasPassed {
 			q.noteFailure()
@@ -116,6 +129,20 @@ func (q *seedQueue) add(stats Stats) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.sum.add(stats)
+}
+
+// maxShrunk is for how many failed seeds a shorter story is looked for.
+const maxShrunk = 3
+
+// mayShrink reports whether to look for a shorter story of one more failed seed.
+func (q *seedQueue) mayShrink() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.Shrink == 0 || q.shrunk == maxShrunk {
+		return false
+	}
+	q.shrunk++
+	return true
 }
 
 func (q *seedQueue) noteFailure() {

@@ -1,0 +1,129 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// triesPerStory is how often a story is told before it counts as one that breaks no rule. A seed determines neither the
+// program's own random numbers nor the scheduler, so the same steps may break a rule once, and not the next time.
+const triesPerStory = 3
+
+// shortestStory runs a failed seed again and again, each time without some of its steps, as long as the same rule is
+// broken. It returns a report with the fewest steps that it has found within the limit of real time.
+func shortestStory(t *testing.T, o Options, failed Result, limit time.Duration) string {
+	s := &shrinker{t: t, options: o, rule: failed.rules[0], end: time.Now().Add(limit), found: failed}
+	if !s.breaksRule(failed.taken) {
+		return fmt.Sprintf("seed %d did not break the same rule in %d more tries, so its story is not made shorter",
+			o.Seed, triesPerStory)
+	}
+	// Of a story that breaks the rule, only the steps count that have changed something before.
+	faults, life := splitSteps(s.found.taken)
+	fewest(faults, func(some []taken) bool { return s.breaksRule(join(some, life)) })
+	faults, life = splitSteps(s.found.taken)
+	fewest(life, func(some []taken) bool { return s.breaksRule(join(faults, some)) })
+	return s.report(len(failed.taken))
+}
+
+// shrinker looks for the shortest story.
+type shrinker struct {
+	t       *testing.T
+	options Options
+	rule    string    // the rule that must be broken
+	end     time.Time // no story is told after that
+	runs    int
+	found   Result // of the shortest story so far
+}
+
+// breaksRule reports whether these steps alone break the rule. It returns false once the time is over.
+func (s *shrinker) breaksRule(steps []taken) bool {
+	for range triesPerStory {
+		if !time.Now().Before(s.end) {
+			return false
+		}
+		s.runs++
+		options := s.options
+		options.Only = numbersOf(steps)
+		result := Simulate(s.t, options)
+		if slices.Contains(result.rules, s.rule) {
+			s.found = result
+			return true
+		}
+	}
+	return false
+}
+
+// report describes the shortest story. before is the number of steps of the whole story.
+func (s *shrinker) report(before int) string {
+	steps := s.found.taken
+	lines := []string{fmt.Sprintf("seed %d: %d of its %d steps are enough to break the rule, as %d runs have shown:",
+		s.options.Seed, len(steps), before, s.runs)}
+	for _, step := range steps {
+		lines = append(lines, step.line)
+	}
+	lines = append(lines, s.found.Story, s.options.Rerun(s.options.Seed, numbersOf(steps)))
+	return strings.Join(lines, "\n")
+}
+
+// fewest returns as few of these steps as it can find that still fail: those that are left when no single one of them
+// can be left out. It leaves out halves first, then quarters, and so on (delta debugging,
+// https://www.debuggingbook.org/html/DeltaDebugger.html).
+func fewest(steps []taken, fails func([]taken) bool) []taken {
+	size := len(steps)
+	for size > 0 {
+		shorter := withoutParts(steps, size, fails)
+		isStuck := len(shorter) == len(steps)
+		steps = shorter
+		if size > 1 {
+			size = (size + 1) / 2
+		} else if isStuck {
+			size = 0
+		}
+	}
+	return steps
+}
+
+// withoutParts leaves out one part of this size after the other, where the rest still fails.
+func withoutParts(steps []taken, size int, fails func([]taken) bool) []taken {
+	for i := 0; i < len(steps); {
+		end := min(i+size, len(steps))
+		rest := slices.Concat(steps[:i], steps[end:])
+		if fails(rest) {
+			steps = rest
+		} else {
+			i = end
+		}
+	}
+	return steps
+}
+
+// splitSteps splits the steps into faults and life.
+func splitSteps(steps []taken) (faults, life []taken) {
+	for _, step := range steps {
+		if step.isFault {
+			faults = append(faults, step)
+		} else {
+			life = append(life, step)
+		}
+	}
+	return faults, life
+}
+
+// join returns the steps of both in their order.
+func join(a, b []taken) []taken {
+	all := slices.Concat(a, b)
+	slices.SortFunc(all, func(x, y taken) int { return x.number - y.number })
+	return all
+}
+
+// numbersOf returns the numbers of steps.
+func numbersOf(steps []taken) Steps {
+	numbers := Steps{}
+	for _, step := range steps {
+		numbers[step.number] = true
+	}
+	return numbers
+}

@@ -1,0 +1,107 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"podcount/internal/testkit"
+)
+
+// failAfterTwoFaults lists nodes and pods every minute. It fails once it has got a refusal of both.
+func failAfterTwoFaults(ctx context.Context, master string, client *http.Client) error {
+	wasRefused := map[string]bool{}
+	for ctx.Err() == nil {
+		for _, resource := range []string{"nodes", "pods"} {
+			if statusOf(ctx, client, master+"/api/v1/"+resource) >= 400 {
+				wasRefused[resource] = true
+			}
+		}
+		if len(wasRefused) == 2 {
+			return errors.New("it is broken")
+		}
+		select {
+		case <-time.After(time.Minute):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// statusOf returns the code of the answer to a GET, or 0 without an answer.
+func statusOf(ctx context.Context, client *http.Client, url string) int {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		panic(err)
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return 0
+	}
+	answer.Body.Close()
+	return answer.StatusCode
+}
+
+func TestShortestStoryHasOnlyTheStepsThatBreakTheRule(t *testing.T) {
+	o := optionsFor(failAfterTwoFaults)
+	o.Rerun = func(_ uint64, only Steps) string { return "ONLY=" + only.String() }
+	o.Seed = 11 // It gets both refusals before the first calm.
+	failed := Simulate(t, o)
+	testkit.WantText(t, failed.Broken[0], "ended with it is broken")
+	testkit.WantBetween(t, "steps of the whole story", len(failed.taken), 20, 1000)
+
+	report := shortestStory(t, o, failed, time.Minute)
+	testkit.WantText(t, report, "seed 11: 2 of its ")
+	testkit.WantText(t, report, "lists of nodes get")
+	testkit.WantText(t, report, "lists of pods get")
+	_, text, _ := strings.Cut(report, "ONLY=")
+	only, err := ParseSteps(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Only = only
+	again := Simulate(t, o)
+	testkit.WantText(t, strings.Join(again.Broken, "\n"), "ended with it is broken")
+	testkit.WantNumber(t, "lines of its script", len(again.Script), 2)
+}
+
+func TestFewestStepsAreThoseThatFail(t *testing.T) {
+	var steps []taken
+	for number := 1; number <= 100; number++ {
+		steps = append(steps, taken{number: number})
+	}
+	for _, row := range []struct {
+		name   string
+		needed []int
+	}{
+		{"one step", []int{71}},
+		{"the first and the last", []int{1, 100}},
+		{"neighbours", []int{49, 50, 51}},
+		{"none at all", nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			runs := 0
+			found := fewest(steps, func(some []taken) bool {
+				runs++
+				numbers := numbersOf(some)
+				return !slices.ContainsFunc(row.needed, func(number int) bool { return !numbers[number] })
+			})
+			want := Steps{}
+			for _, number := range row.needed {
+				want[number] = true
+			}
+			testkit.WantEqual(t, "the steps that are left", numbersOf(found).String(), want.String())
+			testkit.WantBetween(t, "runs", runs, 1, 70)
+		})
+	}
+}
+
+func TestStoryThatDoesNotRepeatIsNotMadeShorter(t *testing.T) {
+	o := optionsFor(doNothing)
+	failed := Result{rules: []string{"is never broken"}, taken: []taken{{number: 1}}}
+	testkit.WantText(t, shortestStory(t, o, failed, time.Minute), "did not break the same rule in 3 more tries")
+}
