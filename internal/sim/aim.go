@@ -33,7 +33,7 @@ func (s *sim) patience(in state) time.Duration {
 	switch in {
 	case stateSilenceList: // after two silent watches
 		return 3 * s.Silence
-	case stateHourlyList:
+	case stateAudit:
 		return 2 * s.LongestUnlisted // because a list that fails is repeated some minutes later
 	}
 	return 0
@@ -77,7 +77,7 @@ func (s *sim) allows(one pair) bool {
 	if one.state == stateStandingBy && len(s.slots) < 2 {
 		return false
 	}
-	if one.state == stateHourlyList && s.fake.Bookmarks == 0 { // An idle watch is silent, so the list never waits an hour.
+	if one.state == stateAudit && s.fake.Bookmarks == 0 { // An idle watch is silent, so the list never waits an hour.
 		return false
 	}
 	return len(s.concerned(one)) > 0
@@ -102,7 +102,7 @@ func (s *sim) needsPatience() bool {
 func (s *sim) takeAims() {
 	in := s.pairsToAimAt[0].state
 	n := 1
-	if in == stateHourlyList {
+	if in == stateAudit {
 		n = len(s.pairsToAimAt)
 	}
 	for range n {
@@ -255,8 +255,8 @@ var leadInto = map[state]func(s *sim, slot int, resource string){
 		s.extendBoundForSilence()
 		s.fake.EndWatches(false)
 	},
-	stateHourlyList: waitForIt,
-	stateOtherList:  func(s *sim, _ int, resource string) { s.sendFrames(2, resource, "an error 500") },
+	stateAudit:     waitForIt,
+	stateOtherList: func(s *sim, _ int, resource string) { s.sendFrames(2, resource, "an error 500") },
 	statePagedList: func(s *sim, slot int, resource string) {
 		s.refuse(isListOf(resource), 2, refusal(500, "InternalError", nil))
 		expireWatch(s, slot, resource)

@@ -51,7 +51,7 @@ func TestImpossiblePairsAreLeftOut(t *testing.T) {
 		{pair{stateWatching, "server killed"}, true},
 		{pair{stateAbsent, "discovery get 500: etcd has no leader"}, true},
 		{pair{stateAbsent, "lists of counts get 500: etcd has no leader"}, false},
-		{pair{stateHourlyList, "lists of nodes get 500: etcd has no leader"}, true},
+		{pair{stateAudit, "lists of nodes get 500: etcd has no leader"}, true},
 		{pair{stateWatching, "lists of nodes get 500: etcd has no leader"}, false},
 		{pair{stateResumingWatch, "watches of pods get a login page"}, true},
 		{pair{stateFirstList, "patches of nodes get 500: etcd has no leader"}, false},
@@ -131,8 +131,8 @@ func TestStatesOfAReflectorFollowItsRequestsAndItsLog(t *testing.T) {
 			stateGarbageList},
 		{"list after an error", []any{list(""), watch, say("cannot watch"), say("listing again"), list("")}, stateOtherList},
 		{"silence, logged late", []any{list(""), watch, say("watching"), time.Hour, list(""), silence}, stateSilenceList},
-		{"hourly list", []any{list(""), say("listed"), watch, say("watching"), time.Hour, event("BOOKMARK Node"), list("")},
-			stateHourlyList},
+		{"audit", []any{list(""), say("listed"), watch, say("watching"), time.Hour, list("resourceVersionMatch=Exact")},
+			stateAudit},
 		{"pages", []any{list(""), watch, say("watching"), again, list("limit=2000")}, statePagedList},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -24,7 +24,7 @@ const (
 	stateExpiredList     state = "listing after an expired version"
 	stateGarbageList     state = "listing after garbage"
 	stateSilenceList     state = "listing after silence"
-	stateHourlyList      state = "listing at the hour"
+	stateAudit           state = "auditing"
 	stateOtherList       state = "listing for another reason"
 	statePagedList       state = "listing in pages"
 	stateWaitingToList   state = "waiting to list again"
@@ -50,7 +50,7 @@ const (
 var (
 	// listStates are those in which a list is in flight.
 	listStates = []state{
-		stateFirstList, stateExpiredList, stateGarbageList, stateSilenceList, stateHourlyList, stateOtherList, statePagedList,
+		stateFirstList, stateExpiredList, stateGarbageList, stateSilenceList, stateAudit, stateOtherList, statePagedList,
 	}
 
 	// openingStates are those in which the request for a watch is in flight.
@@ -82,7 +82,7 @@ var (
 type activity struct {
 	state state
 
-	// nextList is the state that the next list will be in. It is "" while no list is due before the hour.
+	// nextList is the state that the next list will be in. It is "" while only an audit is due.
 	nextList state
 
 	// lastProblem is the last failure of a watch that the process has logged.
@@ -91,16 +91,10 @@ type activity struct {
 	// eventAt is when the last event was logged, bookmarks excepted, or the watch began. heardAt includes bookmarks.
 	eventAt time.Time
 	heardAt time.Time
-
-	// listedAt is when the last complete list was logged.
-	listedAt time.Time
 }
 
 // idleAfter is the time without an event after which a watch is idle.
 const idleAfter = time.Minute
-
-// hourlyAfter is less than the time after a list at which the hourly list comes.
-const hourlyAfter = 50 * time.Minute
 
 // newActivities returns what a process does at its start, by resource. The election has the resource leases.
 func (s *sim) newActivities() map[string]*activity {
@@ -168,14 +162,14 @@ func (s *sim) followRequestLocked(p *proc, q fakekube.Request) {
 
 func (s *sim) stateOfListLocked(a *activity, q fakekube.Request) state {
 	switch {
+	case isAudit(q):
+		return stateAudit
 	case q.Query.Get("limit") != "":
 		return statePagedList
 	case a.nextList != "":
 		return a.nextList
 	case time.Since(a.heardAt) >= s.Silence:
 		return stateSilenceList
-	case time.Since(a.listedAt) >= hourlyAfter:
-		return stateHourlyList
 	}
 	return stateOtherList
 }
@@ -241,13 +235,12 @@ func (a *activity) followLog(line logLine) {
 	case "the resource was removed: waiting for it to be installed again":
 		a.state = stateAbsent
 		a.nextList = stateOtherList
-	case "listed":
+	case "listed", "audited":
 		if slices.Contains(listStates, a.state) {
 			a.state = stateBetweenRequests
 		}
 		a.nextList = ""
 		a.lastProblem = ""
-		a.listedAt = time.Now()
 	case "cannot list":
 		a.state = stateWaitingToList
 		if a.nextList == stateFirstList {
