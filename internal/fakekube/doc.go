@@ -27,6 +27,8 @@
 // fewer requests than that meet the fault. A Lie is a fault of the server's watch cache: lists and watches from the
 // cache are outdated, while lists at an exact version are correct.
 //
+// Limit gives the server a Capacity: it then works on a few requests at once, others wait, and too many get a 429.
+//
 // RunTests, called by TestMain, finds resources that tests have leaked. RunExecPlugin turns the test binary into the
 // exec plugin of a kubeconfig. Protobuf, ProtobufEvent and ProtobufMessage build answers for tests of a decoder.
 //

@@ -66,6 +66,10 @@ type Answer struct {
 	// HasMore means that the list has more pages.
 	HasMore bool
 
+	// RetryAfter is how long the client must wait before it repeats the request. It is 0 unless a Capacity refuses the
+	// request.
+	RetryAfter time.Duration
+
 	// IsCut means that a fault will truncate the answer. A truncated watch breaks at some later time, so any of its
 	// events may be lost.
 	IsCut bool

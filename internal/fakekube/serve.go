@@ -19,6 +19,10 @@ func (s *Server) serveNormally(w http.ResponseWriter, r *http.Request, info Requ
 		body:      []byte(info.Body),
 		mediaType: mediaJSON,
 	}
+	if !req.takeSeat() {
+		return
+	}
+	defer req.leaveSeat()
 	defer req.finish()
 	if req.rejectUnparsablePath() || req.rejectInvalidTimeout() || !s.authenticateAndAuthorize(req) {
 		return
@@ -44,6 +48,7 @@ func (r *request) finish() {
 	if r.code == 0 {
 		return
 	}
+	r.workOnAnswer()
 	if r.spy != nil {
 		r.spy.Answered(r.answerForSpy())
 	}

@@ -64,6 +64,7 @@ type Server struct {
 	lag           *lag         // applies to watches that start now; may be nil
 	pendingFrames []*Frame     // frames of SendFrame that no watch has sent yet
 
+	load          *Load // applies to requests that arrive now; nil if the server has no limit
 	injections    []*Injection
 	isCutOff      map[string]bool // by host: requests to it are broken off
 	strippedLabel string          // a mutating webhook removes it from each node that is written; "" for none
@@ -130,6 +131,7 @@ type arrivalState struct {
 	watchEnd *watchEnding
 	kinds    []kind
 	lag      *lag
+	load     *Load // nil if the server has no limit
 }
 
 // recordRequest appends a request to the log of requests and returns the state that it found. canReach is false if
@@ -139,7 +141,7 @@ func (s *Server) recordRequest(info Request) (arrival arrivalState, canReach boo
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, info)
 	s.signalActivityLocked()
-	arrival = arrivalState{watchEnd: s.watchEnd, kinds: s.kinds, lag: s.lag}
+	arrival = arrivalState{watchEnd: s.watchEnd, kinds: s.kinds, lag: s.lag, load: s.load}
 	return arrival, !s.isCutOff[info.Host]
 }
 
@@ -157,6 +159,8 @@ type request struct {
 	query    url.Values
 	body     []byte
 	isStatus bool // the request is for the status subresource
+
+	seatedAt time.Time // when the server began to work on the request; zero if it has no Capacity, or is done
 
 	options     options     // of a write
 	listOptions listOptions // of a list or a watch
