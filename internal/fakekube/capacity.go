@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Capacity is how much a server can do at once. It follows API Priority and Fairness in its simplest form: one queue for
-// all requests, first come, first served.
+// Capacity is how much a server can do at once. It follows API Priority and Fairness in its simplest form: one queue
+// for all requests, first come, first served.
 // https://kubernetes.io/docs/concepts/cluster-administration/flow-control/
 type Capacity struct {
 	// Seats is how many requests the server works on at once. It must be at least 1.

@@ -11,7 +11,7 @@ import (
 
 // faultSteps returns all faults. Each seed uses some of them.
 func faultSteps() []step {
-	steps := slices.Concat(requestFaults(), oddFrameSteps())
+	steps := slices.Concat(requestFaults(), oddFrameSteps(), rateFaults())
 	return append(steps, []step{
 		{name: "server killed", weight: 6, do: serverKilled{
 			lasts: span{100 * time.Millisecond, time.Minute},

@@ -17,10 +17,14 @@ import (
 type link struct {
 	net *fakekube.Network
 
-	mu       sync.Mutex // guards all below
-	isAway   bool       // attempts to connect are refused
-	isLost   bool       // attempts to connect get no answer
-	isDead   bool       // the link stays away for ever
+	// The speed in each direction. All connections share it.
+	toServer, fromServer pacer
+
+	mu       sync.Mutex    // guards all below
+	isAway   bool          // attempts to connect are refused
+	isLost   bool          // attempts to connect get no answer
+	isDead   bool          // the link stays away for ever
+	maxAge   time.Duration // the age at which a fault breaks connections; 0 if there is no such fault
 	wires    map[*wire]bool
 	closedAt time.Time // when a wire was last closed; the server may still write to it at that moment
 }
@@ -29,6 +33,7 @@ type link struct {
 type wire struct {
 	net.Conn
 	link   *link
+	opened time.Time
 	silent chan struct{} // closed when the wire becomes silent
 	closed chan struct{}
 
@@ -59,7 +64,13 @@ func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	if err != nil {
 		return nil, err
 	}
-	w := &wire{Conn: conn, link: l, silent: make(chan struct{}), closed: make(chan struct{})}
+	w := &wire{
+		Conn:   conn,
+		link:   l,
+		opened: time.Now(),
+		silent: make(chan struct{}),
+		closed: make(chan struct{}),
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wires[w] = true
@@ -69,6 +80,7 @@ func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error)
 // Read returns what the server has sent. Once the wire is silent, it blocks until the wire is closed.
 func (w *wire) Read(p []byte) (int, error) {
 	n, err := w.Conn.Read(p)
+	w.link.fromServer.pass(n, w.closed)
 	if w.isSilent() {
 		<-w.closed
 		return 0, net.ErrClosed
@@ -81,6 +93,7 @@ func (w *wire) Write(p []byte) (int, error) {
 	if w.isSilent() {
 		return len(p), nil
 	}
+	w.link.toServer.pass(len(p), w.closed)
 	return w.Conn.Write(p)
 }
 
@@ -110,6 +123,38 @@ func (l *link) cut() {
 	}
 }
 
+// cutOld breaks the connections that have reached maxAge. Both ends notice that.
+func (l *link) cutOld() {
+	l.mu.Lock()
+	maxAge := l.maxAge
+	l.mu.Unlock()
+	for _, w := range l.openWires() {
+		isOld := maxAge > 0 && time.Since(w.opened) >= maxAge
+		if isOld {
+			w.Conn.Close()
+		}
+	}
+}
+
+// setMaxAge changes the age at which cutOld breaks a connection. 0 means that it breaks none.
+func (l *link) setMaxAge(age time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.maxAge = age
+}
+
+func (l *link) hasMaxAge() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.maxAge > 0
+}
+
+// setSpeed limits the speed in each direction, in bytes a second. 0 removes the limit.
+func (l *link) setSpeed(bytesPerSecond int) {
+	l.toServer.setSpeed(bytesPerSecond)
+	l.fromServer.setSpeed(bytesPerSecond)
+}
+
 // silence makes all connections silent. Neither end notices that.
 func (l *link) silence() {
 	for _, w := range l.openWires() {
@@ -123,6 +168,13 @@ func (l *link) setAway(isAway bool) {
 	defer l.mu.Unlock()
 	l.isAway = isAway || l.isDead
 	l.isLost = false
+}
+
+// heal ends all faults of the link, except those of single connections.
+func (l *link) heal() {
+	l.setAway(false)
+	l.setSpeed(0)
+	l.setMaxAge(0)
 }
 
 // setLost makes attempts to connect get no answer.
@@ -142,13 +194,13 @@ func (l *link) die() {
 	l.cut()
 }
 
-// mayLose reports whether an answer that the server sends now may be lost. It may be if a connection is silent, or if
-// one was closed at this moment.
+// mayLose reports whether an answer that the server sends now may be lost, or may arrive much later. It may be lost if
+// a connection is silent, or if one was closed at this moment. It may be late if the link is slow.
 func (l *link) mayLose() bool {
 	l.mu.Lock()
 	closedNow := l.closedAt.Equal(time.Now())
 	l.mu.Unlock()
-	return closedNow || l.hasSilentWire()
+	return closedNow || l.fromServer.isLimited() || l.hasSilentWire()
 }
 
 func (l *link) hasSilentWire() bool { return slices.ContainsFunc(l.openWires(), (*wire).isSilent) }

@@ -56,7 +56,7 @@ func settle(d time.Duration) {
 func (s *sim) endFaults() {
 	s.fake.Heal()
 	s.restoreServer()
-	s.eachProcess(func(p *proc) { p.link.setAway(false) })
+	s.eachProcess(func(p *proc) { p.link.heal() })
 	if s.fake.InstalledCRD() == nil {
 		s.fake.InstallCRD(&fakekube.CRD{HasStatus: true})
 	}
