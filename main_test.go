@@ -579,6 +579,12 @@ func TestSeedsAreRepeatable(t *testing.T) { sim.CheckSeeds(t, podcountSimulated(
 
 func TestAimedFaultsStrikeInTheirStates(t *testing.T) { sim.CheckAims(t, podcountSimulated(0)) }
 
+// TestRates shows that podcount survives faults that last for minutes, and let some requests through all that time.
+func TestRates(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(800)) // as in TestSimulation
+	sim.CheckRates(t, podcountSimulated(0))
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Behaviours: what holds on the fake holds on a real cluster
 

@@ -98,23 +98,9 @@ func Simulate(t *testing.T, o Options) (result Result) {
 
 // newSim returns the simulation of a seed before it begins, with the flags, slots and faults that the seed draws.
 func newSim(t *testing.T, o Options) *sim {
-	dice := seedDice(o.Seed)
-	s := &sim{
-		Options:      o,
-		t:            t,
-		fake:         fakekube.New(),
-		dice:         dice,
-		pairsToAimAt: pairsToAimAt(o.Seed),
-		began:        time.Now(),
-		actBegan:     time.Now(),
-		byHost:       map[string]*proc{},
-		mayDrift:     map[string]bool{},
-		history:      map[string][]fakekube.Change{},
-		hostOf:       map[string]string{},
-	}
-	s.stats.met = map[pair]bool{}
-	s.fake.Spy = s
-	s.net = s.fake.ServeIn(t)
+	s := emptySim(t, o)
+	s.pairsToAimAt = pairsToAimAt(o.Seed)
+	dice := s.dice
 	s.drawSetting()
 	for !s.allowsAims() {
 		s.drawSetting()
@@ -125,6 +111,26 @@ func newSim(t *testing.T, o Options) *sim {
 			s.faults = append(s.faults, fault)
 		}
 	}
+	return s
+}
+
+// emptySim returns a simulation without flags, slots and faults.
+func emptySim(t *testing.T, o Options) *sim {
+	s := &sim{
+		Options:  o,
+		t:        t,
+		fake:     fakekube.New(),
+		dice:     seedDice(o.Seed),
+		began:    time.Now(),
+		actBegan: time.Now(),
+		byHost:   map[string]*proc{},
+		mayDrift: map[string]bool{},
+		history:  map[string][]fakekube.Change{},
+		hostOf:   map[string]string{},
+	}
+	s.stats.met = map[pair]bool{}
+	s.fake.Spy = s
+	s.net = s.fake.ServeIn(t)
 	return s
 }
 
