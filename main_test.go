@@ -585,6 +585,33 @@ func TestRates(t *testing.T) {
 	sim.CheckRates(t, podcountSimulated(0))
 }
 
+// TestCrowdRecovers runs 50 podcounts that share one API server, or as many as CROWD says. 1,000 need a minute and 2
+// GB.
+//
+// Each of the 200 pods stands for 500. A list of 100,000 pods has cost a real server 1.7 s of CPU time, and a small
+// request about 2 ms. The seats are the processors of a large server, of which 50 podcounts get a share.
+func TestCrowdRecovers(t *testing.T) {
+	processes := 50
+	if text := os.Getenv("CROWD"); text != "" {
+		var err error
+		processes, err = strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	sim.CheckCrowd(t, podcountSimulated(0), sim.Crowd{
+		Processes: processes,
+		Capacity: fakekube.Capacity{
+			Seats:      max(1, processes*16/1000),
+			Queue:      processes * 300 / 1000,
+			MaxWait:    15 * time.Second,
+			PerRequest: 2 * time.Millisecond,
+			PerObject:  1700 * time.Millisecond / sim.CrowdPods,
+		},
+		MostLists: 20,
+	})
+}
+
 // ---------------------------------------------------------------------------------------------------------------------
 // Behaviours: what holds on the fake holds on a real cluster
 

@@ -43,6 +43,9 @@ func (s *sim) Answered(a fakekube.Answer) {
 		p.noteWritten(a)
 	}
 	s.followAnswerLocked(p, a)
+	if a.RetryAfter > 0 && !isVersionCheck(q) {
+		p.retryAfter[q.Method+q.Path] = time.Now().Add(a.RetryAfter)
+	}
 	isSuccess := a.Code/100 == 2
 	if !isSuccess {
 		if q.Verb == "watch" && !p.isDead {
@@ -61,6 +64,10 @@ func (s *sim) Answered(a fakekube.Answer) {
 		s.notePatchedLocked(p, a)
 	}
 }
+
+// isVersionCheck matches the lists with which the program only asks for the newest version. It does not repeat them
+// after a refusal.
+func isVersionCheck(q fakekube.Request) bool { return q.Verb == "list" && q.Query.Get("limit") == "1" }
 
 // noteLeaderLocked notes which process has got the lease. An answer without a holder is to a release.
 func (s *sim) noteLeaderLocked(p *proc, a fakekube.Answer) {
