@@ -592,6 +592,9 @@ func (r *Reflector[T]) newAuditRequest(version string) kube.Request {
 }
 
 // readList reads a list into listing, with all its pages.
+//
+// A page that breaks off is requested once more, if the page before it was complete. So a list may take longer than any
+// connection lasts. A page always contains the same objects, and adding an object twice does no harm.
 func (r *Reflector[T]) readList(
 	ctx context.Context, request kube.Request, listing *Listing[T],
 ) (meta wire.ListMeta, err error) {
@@ -600,11 +603,18 @@ func (r *Reflector[T]) readList(
 	defer cancel()
 	progress := newListProgress(r.log, r.kind.Name)
 	const maxPages = listLimit/pageLimit + 1
+	mayRepeatPage := false
 	for range maxPages {
 		meta, err = r.readPage(ctx, request, listing, progress)
+		hasBrokenOff := err != nil && kube.StatusOf(err).Code == 0 && ctx.Err() == nil
+		if hasBrokenOff && mayRepeatPage {
+			mayRepeatPage = false
+			continue
+		}
 		if err != nil || meta.Continue == "" {
 			return meta, err
 		}
+		mayRepeatPage = true
 		// The token has the version of the first page. With the token, the server accepts no other version.
 		request.Query.Set("continue", meta.Continue)
 		request.Query.Del("resourceVersion")

@@ -955,6 +955,31 @@ func TestExpiredPageStartsTheListAgainOnce(t *testing.T) {
 	})
 }
 
+// Without that, a list could not be longer than the time for which a proxy keeps a connection open.
+func TestPageThatBreaksOffIsRequestedOnceMore(t *testing.T) {
+	const isPage = ", skip 3" // after two whole lists, and the first page
+	for _, row := range []struct {
+		name     string
+		cuts     string
+		requests int
+	}{
+		{"once", "once", 5},
+		{"twice in a row", "2 times", 7}, // The whole list begins again, with two more pages.
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddPods(pageLimit + 500)
+				f.Script(t, "list pods"+isPage+", "+row.cuts+": cut after 5000 bytes")
+				f.Script(t, "list pods, 2 times: cut after 5000 bytes")
+				r := reflectPods(t, f)
+				testkit.Pass(time.Minute)
+				r.wantInSync(t, f)
+				testkit.WantNumber(t, "requests", len(podLists(f)), row.requests)
+			})
+		})
+	}
+}
+
 func TestOutageDoesNotLeadToPages(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Script(t, `list pods, 4 times: reply 503 body "no endpoints available"`)
