@@ -585,11 +585,11 @@ func TestRates(t *testing.T) {
 	sim.CheckRates(t, podcountSimulated(0))
 }
 
-// TestCrowdRecovers runs 50 podcounts that share one API server, or as many as CROWD says. 1,000 need a minute and 2
-// GB.
+// TestCrowdRecovers runs 50 podcounts that share one API server, or as many as CROWD says. 1,000 of them need 63 s of CPU
+// time and 1.5 GB.
 //
-// Each of the 200 pods stands for 500. A list of 100,000 pods has cost a real server 1.7 s of CPU time, and a small
-// request about 2 ms. The seats are the processors of a large server, of which 50 podcounts get a share.
+// Each of the 200 pods stands for 500: a list of 100,000 pods costs a real server 1.5 to 1.9 s of CPU time, and a small
+// request 1 to 3 ms. As that is CPU time, the seats are processors: 16 for 1,000 podcounts, and fewer for fewer.
 func TestCrowdRecovers(t *testing.T) {
 	processes := 50
 	if text := os.Getenv("CROWD"); text != "" {
