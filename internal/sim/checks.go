@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"reflect"
 	"strings"
 	"time"
 
@@ -49,8 +50,10 @@ func (s *sim) Asked(q fakekube.Request) {
 	case q.Method == http.MethodGet:
 		// No rule is about other reads.
 	case q.Resource == "events":
+		s.checkForbiddenLocked(p, q)
 		s.checkLeadsLocked(p, q, lease)
 	default:
+		s.checkForbiddenLocked(p, q)
 		s.checkLeadsLocked(p, q, lease)
 		s.checkWriteLocked(p, q)
 	}
@@ -211,7 +214,9 @@ func (s *sim) Changed(c fakekube.Change) {
 	defer s.mu.Unlock()
 	s.newest = c.Version
 	s.history[c.Resource] = append(s.history[c.Resource], c)
-	if c.Resource == "leases" {
+	s.noteLifeLocked(c)
+	isRewrite := reflect.DeepEqual(c.Old["spec"], c.New["spec"])
+	if c.Resource == "leases" && !isRewrite {
 		s.checkTakeoverLocked(c)
 		s.leaseChangedAt = time.Now()
 	}

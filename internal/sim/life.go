@@ -2,12 +2,13 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 
 	"podcount/internal/fakekube"
 )
 
 // lifeSteps are the steps that also happen in a healthy cluster.
-var lifeSteps = []step{
+var lifeSteps = slices.Concat(rewriteSteps, []step{
 	{name: "pod comes or goes", weight: 8, do: (*sim).podComesOrGoes},
 	{name: "pod is replaced", weight: 3, do: (*sim).podIsReplaced},
 	{name: "pod changes", weight: 3, do: (*sim).podChanges},
@@ -16,7 +17,8 @@ var lifeSteps = []step{
 	{name: "label is overwritten", weight: 2, do: (*sim).labelIsOverwritten},
 	{name: "Count comes, changes or goes", weight: 2, do: (*sim).countComesChangesOrGoes},
 	{name: "status is overwritten", weight: 1, do: (*sim).statusIsOverwritten},
-}
+	{name: "object at a limit comes or goes", weight: 1, do: (*sim).objectAtLimitComesOrGoes},
+})
 
 // podComesOrGoes creates a pod, or removes the one with that name, as when a deployment is scaled.
 func (s *sim) podComesOrGoes() string {

@@ -94,11 +94,14 @@ type Options struct {
 	// MinStatusInterval is the shortest time between two writes to the status of one Count, unless the interval is
 	// shorter. An earlier write breaks a rule. For two writes to one node, the shortest time is the interval.
 	MinStatusInterval time.Duration
+
+	// atCalm is called at each calm, when nothing happens any more, with the number of processes. It may be nil.
+	atCalm func(processes int)
 }
 
 // missing returns the names of the options that must be set and are not.
 func (o Options) missing() []string {
-	mayBeZero := []string{"Seed", "Only", "WholeStory"}
+	mayBeZero := []string{"Seed", "Only", "WholeStory", "atCalm"}
 	var names []string
 	options := reflect.ValueOf(o)
 	for i := range options.NumField() {
@@ -141,6 +144,10 @@ type Stats struct {
 	calms   int           // how often all faults stopped
 	slowest time.Duration // the longest time from the beginning of a calm to its last write
 
+	// How long labels and statuses were not right in calm water.
+	labelDelays  delays
+	statusDelays delays
+
 	// What the processes did.
 	requests int
 	writes   int
@@ -159,6 +166,8 @@ func (s *Stats) add(other Stats) {
 	s.faults += other.faults
 	s.calms += other.calms
 	s.slowest = max(s.slowest, other.slowest)
+	s.labelDelays.addAll(other.labelDelays)
+	s.statusDelays.addAll(other.statusDelays)
 	s.requests += other.requests
 	s.writes += other.writes
 	s.watches += other.watches
@@ -176,8 +185,9 @@ func (s Stats) String() string {
 	return fmt.Sprintf("%d seeds, %.0f simulated hours: %d changes, %d of them faults; %d requests, %d writes, "+
 		"%d watches with %d events and %d audits checked against the rules, %d objects had drifted; "+
 		"%d times all faults stopped, the last write was at most %v later; "+
-		"%d of %d pairs of a state and a fault met",
+		"%d of %d pairs of a state and a fault met; "+
+		"corrected in calm water: labels: %v; statuses: %v",
 		s.seeds, s.simulated.Hours(), s.changes, s.faults, s.requests, s.writes,
 		s.watches, s.events, s.audits, s.drifted, s.calms, s.slowest.Round(time.Millisecond),
-		len(possiblePairs())-len(s.unmet()), len(possiblePairs()))
+		len(possiblePairs())-len(s.unmet()), len(possiblePairs()), s.labelDelays, s.statusDelays)
 }

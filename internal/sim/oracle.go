@@ -98,7 +98,7 @@ func (s *sim) noteCalm(start time.Time) (writes int) {
 
 // checkRight checks that all labels and statuses are right. A failure begins with when.
 func (s *sim) checkRight(when string) {
-	expected, actual := s.labelsAndStatuses()
+	expected, actual := s.labelsAndStatuses(s.look())
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(expected)) {
@@ -114,56 +114,88 @@ func (s *sim) checkRight(when string) {
 	}
 }
 
-// labelsAndStatuses returns what the labels and statuses should be, and what they are, according to the fake's state.
-// The keys are names of labels and statuses, in words.
-func (s *sim) labelsAndStatuses() (expected, actual map[string]string) {
+// view is the part of the cluster's state that determines what the labels and statuses should be, and what they are.
+type view struct {
+	objects           map[string]map[key]fakekube.Object // by resource: all pods, nodes and Counts
+	hasStatusResource bool                               // the CRD of Counts has a status subresource
+}
+
+// viewedResources are the resources in a view.
+var viewedResources = []string{"pods", "nodes", "counts"}
+
+// look returns a view of the fake's present state.
+func (s *sim) look() view {
+	v := view{
+		objects:           map[string]map[key]fakekube.Object{},
+		hasStatusResource: s.fake.InstalledCRD().HasStatus,
+	}
+	for _, resource := range viewedResources {
+		v.objects[resource] = map[key]fakekube.Object{}
+		for _, o := range s.fake.All(resource) {
+			v.objects[resource][fakekube.KeyOf(o)] = o
+		}
+	}
+	return v
+}
+
+// apply makes the view that of the time after a change.
+func (v view) apply(c fakekube.Change) {
+	if c.New == nil {
+		delete(v.objects[c.Resource], c.Key())
+	} else {
+		v.objects[c.Resource][c.Key()] = c.New
+	}
+}
+
+// labelsAndStatuses returns what the labels and statuses should be, and what they are. The keys are names of labels and
+// statuses, in words.
+func (s *sim) labelsAndStatuses(v view) (expected, actual map[string]string) {
 	expected = map[string]string{}
 	actual = map[string]string{}
-	pods := slices.DeleteFunc(s.fake.All("pods"), func(pod fakekube.Object) bool { return !s.shows("pods", pod) })
-	s.addLabels(pods, expected, actual)
+	pods := slices.Collect(maps.Values(v.objects["pods"]))
+	pods = slices.DeleteFunc(pods, func(pod fakekube.Object) bool { return !s.shows("pods", pod) })
+	s.addLabels(v, pods, expected, actual)
 	if s.runsCounts {
-		s.addStatuses(pods, expected, actual)
+		s.addStatuses(v, pods, expected, actual)
 	}
 	return expected, actual
 }
 
 // addLabels adds the labels of all nodes to expected and actual.
-func (s *sim) addLabels(pods []fakekube.Object, expected, actual map[string]string) {
+func (s *sim) addLabels(v view, pods []fakekube.Object, expected, actual map[string]string) {
 	perNode := map[string]int{}
 	for _, pod := range pods {
 		perNode[nodeOf(pod)]++
 	}
-	for _, node := range s.fake.All("nodes") {
-		name := fakekube.TextIn(fakekube.MetaOf(node), "name")
+	for key, node := range v.objects["nodes"] {
 		labels, _ := fakekube.MetaOf(node)["labels"].(fakekube.Object)
 		_, showsTotal := labels[s.ControlPlaneLabel]
 		if showsTotal {
-			expected[name+" total"] = strconv.Itoa(len(pods))
+			expected[key.Name+" total"] = strconv.Itoa(len(pods))
 		}
 		total, hasTotal := labels[s.TotalLabel]
 		if hasTotal {
-			actual[name+" total"] = fmt.Sprint(total)
+			actual[key.Name+" total"] = fmt.Sprint(total)
 		}
 		if !s.labelsEachNode {
 			continue
 		}
-		expected[name+" own"] = strconv.Itoa(perNode[name])
+		expected[key.Name+" own"] = strconv.Itoa(perNode[key.Name])
 		own, hasOwn := labels[s.OwnPodsLabel]
 		if hasOwn {
-			actual[name+" own"] = fmt.Sprint(own)
+			actual[key.Name+" own"] = fmt.Sprint(own)
 		}
 	}
 }
 
 // addStatuses adds the statuses of all Counts to expected and actual, as texts: healthy, count, and observedGeneration
 // if the CRD has a status subresource.
-func (s *sim) addStatuses(pods []fakekube.Object, expected, actual map[string]string) {
+func (s *sim) addStatuses(v view, pods []fakekube.Object, expected, actual map[string]string) {
 	perName := podsPerName(pods)
-	for _, count := range s.fake.All("counts") {
+	for key, count := range v.objects["counts"] {
 		if !s.shows("counts", count) {
 			continue
 		}
-		key := fakekube.KeyOf(count)
 		spec := count["spec"].(fakekube.Object)
 		status, _ := count["status"].(fakekube.Object)
 		want, isValid := spec["count"].(float64)
@@ -175,7 +207,7 @@ func (s *sim) addStatuses(pods []fakekube.Object, expected, actual map[string]st
 		number := perName[key.Namespace+"/"+fakekube.TextIn(spec, "name")]
 		expected[key.String()] = fmt.Sprint(number == int(want), " ", number)
 		actual[key.String()] = fmt.Sprint(status["healthy"], " ", status["count"])
-		if s.fake.InstalledCRD().HasStatus {
+		if v.hasStatusResource {
 			expected[key.String()] += fmt.Sprint(" ", fakekube.MetaOf(count)["generation"])
 			actual[key.String()] += fmt.Sprint(" ", status["observedGeneration"])
 		}

@@ -207,7 +207,7 @@ type pastValue struct {
 
 // newTruth returns the truth about the cluster as it is.
 func (s *sim) newTruth() *truth {
-	right, _ := s.labelsAndStatuses()
+	right, _ := s.labelsAndStatuses(s.look())
 	tr := &truth{perNode: map[string]int{}, right: right, past: map[string][]pastValue{}}
 	for _, pod := range s.fake.All("pods") {
 		tr.pods++

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -62,6 +63,12 @@ type sim struct {
 	mayDrift    map[string]bool              // the resources that were lied about, or whose changes were lost
 	extraBound  time.Duration                // how much the faults since the last calm extend the bound
 	lastWriteAt time.Time
+	water       *water // nil while faults are possible
+
+	heldAtStart     holding // before the first process starts
+	heldAtFirstCalm holding // nil before that
+
+	areWritesForbidden bool // nothing that matters has changed since all became right
 
 	// The election.
 	leaseChangedAt  time.Time
@@ -105,6 +112,8 @@ func newSim(t *testing.T, o Options) *sim {
 	for !s.allowsAims() {
 		s.drawSetting()
 	}
+	// Versions soon get another digit, or no longer fit into 32 bits.
+	s.fake.SetVersion(pick(dice, 0, 0, math.MaxInt32-50, 999_999_999_999_900))
 	for _, fault := range faultSteps() {
 		isDrawn := dice.IntN(3) == 0
 		if isDrawn && !s.needsPatience() {
@@ -154,6 +163,7 @@ func (s *sim) run() {
 		s.takeStep(lifeSteps)
 	}
 	s.backup = s.fake.Snapshot()
+	s.heldAtStart = s.currentHolding()
 	for i := range s.slots {
 		s.launch(i)
 	}
@@ -176,6 +186,12 @@ func (s *sim) run() {
 		}
 		s.flurry()
 		s.calm()
+		if s.hasBroken() {
+			return
+		}
+		s.calmWater()
+		s.rewritesWithoutWrites()
+		s.checkLeaks()
 	}
 }
 
@@ -229,12 +245,14 @@ func (s *sim) end() Result {
 	s.mu.Unlock()
 	s.running.Wait()
 
+	held := s.currentHolding()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stats.simulated = time.Since(s.began)
 	s.stats.seeds = 1
 	if len(s.broken) == 0 && s.Only == nil { // A few steps are too few to compare the totals.
 		s.checkTotalsLocked()
+		s.compareHoldingsLocked("before the first process started", s.heldAtStart, held)
 	}
 	return Result{
 		Stats:  s.stats,

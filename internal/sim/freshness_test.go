@@ -1,0 +1,131 @@
+package sim
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podcount/internal/testkit"
+)
+
+func TestStaleValuesAreFound(t *testing.T) {
+	const never = ""
+	for _, row := range []struct {
+		name string
+		do   func(*seenEntry)
+		want string // part of the broken rule
+	}{
+		{"a label follows within an interval and a second", func(e *seenEntry) {
+			e.now("5", "6")
+			e.after(11*time.Second, "6", "6")
+		}, never},
+		{"a label does not follow", func(e *seenEntry) {
+			e.now("5", "6")
+			e.after(12*time.Second, "6", "6")
+		}, `is "5" and should be "6", for 12s`},
+		{"what a label shows was right a moment ago, again and again", func(e *seenEntry) {
+			for range 20 {
+				e.after(4*time.Second, "5", "6")
+				e.after(4*time.Second, "5", "5")
+			}
+		}, never},
+		{"a label changes without ever being right", func(e *seenEntry) {
+			e.now("5", "6")
+			e.after(8*time.Second, "5", "7")
+			e.after(8*time.Second, "5", "8")
+		}, `is "5" and should be "7", for 16s`},
+		{"a process writes what was right until a moment ago", func(e *seenEntry) {
+			e.now("5", "6")
+			e.after(time.Second, "5", "7")
+			e.after(10*time.Second, "6", "7")
+			e.after(time.Second, "7", "7")
+		}, never},
+		{"a process writes what was right long ago", func(e *seenEntry) {
+			e.now("5", "6")
+			e.after(time.Second, "6", "6")
+			e.after(20*time.Second, "5", "6")
+			e.after(time.Second, "6", "6")
+		}, `is "5" and should be "6", for 22s`},
+		{"another writer's value is corrected in time", func(e *seenEntry) {
+			e.after(time.Hour, "5", "5")
+			e.overwrite("9", "5")
+			e.after(11*time.Second, "5", "5")
+		}, never},
+		{"another writer's value is not corrected in time", func(e *seenEntry) {
+			e.overwrite("9", "5")
+			e.after(12*time.Second, "5", "5")
+		}, `is "9" and should be "5", for 12s`},
+		{"another writer's value excuses no earlier delay", func(e *seenEntry) {
+			e.now("5", "6")
+			e.after(10*time.Second, "5", "6")
+			e.overwrite("9", "6")
+			e.after(2*time.Second, "6", "6")
+		}, `is "9" and should be "6", for 12s`},
+		{"a status follows within two seconds", func(e *seenEntry) {
+			e.name = "default/c0"
+			e.now("5", "6")
+			e.after(3*time.Second, "6", "6")
+		}, `is "5" and should be "6", for 3s, though 2s`},
+		{"another writer's status is corrected in time", func(e *seenEntry) {
+			e.name = "default/c0"
+			e.now("5", "5")
+			e.overwrite("9", "5")
+			e.after(11*time.Second, "5", "5")
+		}, never},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &sim{Options: Options{MinStatusInterval: time.Second}, water: newWater(view{})}
+				s.interval = 10 * time.Second
+				e := &seenEntry{sim: s, name: "n0 total"}
+				e.now("5", "5")
+				row.do(e)
+				broken := strings.Join(s.broken, "\n")
+				testkit.WantText(t, broken, row.want)
+				if row.want == never && broken != "" {
+					t.Error(broken)
+				}
+			})
+		})
+	}
+}
+
+// seenEntry is a label or status whose values the test sets.
+type seenEntry struct {
+	*sim
+	name string
+}
+
+// now makes the entry show a value while another one is right.
+func (e *seenEntry) now(shown, right string) {
+	known := e.water.entries[e.name]
+	if known != nil {
+		e.checkEntryLocked(e.name, known)
+	}
+	e.water.update(map[string]string{e.name: right}, map[string]string{e.name: shown})
+}
+
+// after is now after a while.
+func (e *seenEntry) after(d time.Duration, shown, right string) {
+	<-time.After(d)
+	e.now(shown, right)
+}
+
+// overwrite is now for another writer's value.
+func (e *seenEntry) overwrite(shown, right string) {
+	e.water.isOverwriting = true
+	e.now(shown, right)
+	e.water.isOverwriting = false
+}
+
+func TestDelaysAreSummedUp(t *testing.T) {
+	var all, more delays
+	testkit.WantEqual(t, "no delays", all.String(), "0, after 0s (median), 0s (99 %), 0s (the slowest)")
+	for i := range 100 {
+		all.add(time.Duration(i)*time.Second - time.Nanosecond)
+	}
+	more.add(time.Hour)
+	all.addAll(more)
+	testkit.WantEqual(t, "delays", all.String(), "101, after 50s (median), 1m39s (99 %), 1h0m0s (the slowest)")
+}

@@ -1,0 +1,35 @@
+package sim
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"podcount/internal/testkit"
+)
+
+func TestGoroutinesAreThoseOfTheBubble(t *testing.T) {
+	const starter = "goroutines in podcount/internal/sim.wait.func1"
+	outside := wait(7)
+	defer close(outside)
+	synctest.Test(t, func(t *testing.T) {
+		before := goroutines()
+		end := wait(3)
+		testkit.WantNumber(t, "goroutines that wait", goroutines()[starter], 3)
+		s := &sim{}
+		s.compareHoldingsLocked("before", before, goroutines())
+		close(end)
+		synctest.Wait()
+		s.compareHoldingsLocked("before", before, goroutines())
+		testkit.WantEqual(t, "what is broken", s.broken,
+			[]string{"leaks: more or less is held than before: " + starter + ": 3, not 0"})
+	})
+}
+
+// wait starts goroutines that wait until the channel is closed.
+func wait(n int) (end chan struct{}) {
+	end = make(chan struct{})
+	for range n {
+		go func() { <-end }()
+	}
+	return end
+}
