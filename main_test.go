@@ -575,6 +575,16 @@ func TestSimulation(t *testing.T) {
 
 func TestSimulationReadsTheLog(t *testing.T) { sim.CheckWording(t, podcountSimulated(3)) }
 
+func TestMemoryIsBackAtEachCalm(t *testing.T) {
+	if testkit.IsRaced() {
+		t.Skip("the race detector needs more memory")
+	}
+	const allowance = 60_000 // bytes for each process: twice the most that grew in the runs that set it
+	for _, seed := range []uint64{4, 7} {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { sim.CheckMemory(t, podcountSimulated(seed), allowance) })
+	}
+}
+
 func TestSeedsAreRepeatable(t *testing.T) { sim.CheckSeeds(t, podcountSimulated(0)) }
 
 func TestAimedFaultsStrikeInTheirStates(t *testing.T) { sim.CheckAims(t, podcountSimulated(0)) }
