@@ -16,10 +16,10 @@ func TestGoroutinesAreThoseOfTheBubble(t *testing.T) {
 		end := wait(3)
 		testkit.WantNumber(t, "goroutines that wait", goroutines()[starter], 3)
 		s := &sim{}
-		s.compareHoldingsLocked("before", before, goroutines())
+		s.compareHoldingsLocked("before", before, goroutines(), noIdleConnections)
 		close(end)
 		synctest.Wait()
-		s.compareHoldingsLocked("before", before, goroutines())
+		s.compareHoldingsLocked("before", before, goroutines(), noIdleConnections)
 		testkit.WantEqual(t, "what is broken", s.broken,
 			[]string{"leaks: more or less is held than before: " + starter + ": 3, not 0"})
 	})

@@ -252,7 +252,7 @@ func (s *sim) end() Result {
 	s.stats.seeds = 1
 	if len(s.broken) == 0 && s.Only == nil { // A few steps are too few to compare the totals.
 		s.checkTotalsLocked()
-		s.compareHoldingsLocked("before the first process started", s.heldAtStart, held)
+		s.compareHoldingsLocked("before the first process started", s.heldAtStart, held, noIdleConnections)
 	}
 	return Result{
 		Stats:  s.stats,
