@@ -265,8 +265,9 @@ func (s *sim) churn(tr *truth) {
 func (s *sim) oldest(tr *truth) (name string, age time.Duration) {
 	actual := map[string]string{}
 	ignored := map[string]string{}
-	s.addLabels(nil, ignored, actual)
-	s.addStatuses(nil, ignored, actual)
+	now := s.look()
+	s.addLabels(now, nil, ignored, actual)
+	s.addStatuses(now, nil, ignored, actual)
 	for each, value := range actual {
 		ageOfThis := tr.age(each, value)
 		if ageOfThis > age {

@@ -13,16 +13,17 @@ import (
 	"podcount/internal/testkit"
 )
 
-// failAfterTwoFaults lists nodes and pods every minute. It fails once it has got a refusal of both.
+// failAfterTwoFaults lists nodes and pods every minute. It fails once the server has failed at both.
 func failAfterTwoFaults(ctx context.Context, master string, client *http.Client) error {
-	wasRefused := map[string]bool{}
+	hasFailed := map[string]bool{}
 	for ctx.Err() == nil {
 		for _, resource := range []string{"nodes", "pods"} {
-			if statusOf(ctx, client, master+"/api/v1/"+resource) >= 400 {
-				wasRefused[resource] = true
+			// A 429 would not do: one fault refuses half of all requests with it, and which half depends on the others.
+			if statusOf(ctx, client, master+"/api/v1/"+resource) >= 500 {
+				hasFailed[resource] = true
 			}
 		}
-		if len(wasRefused) == 2 {
+		if len(hasFailed) == 2 {
 			return errors.New("it is broken")
 		}
 		select {
@@ -55,8 +56,6 @@ func TestShortestStoryHasOnlyTheStepsThatBreakTheRule(t *testing.T) {
 
 	report := shortestStory(t, o, failed, time.Minute)
 	testkit.WantText(t, report, fmt.Sprintf("seed %d: 2 of its ", o.Seed))
-	testkit.WantText(t, report, "lists of nodes get")
-	testkit.WantText(t, report, "lists of pods get")
 	_, text, _ := strings.Cut(report, "ONLY=")
 	only, err := ParseSteps(text)
 	if err != nil {
