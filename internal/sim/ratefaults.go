@@ -71,7 +71,7 @@ type networkSlow struct {
 }
 
 func (f networkSlow) strike(s *sim) string {
-	p := s.drawProcess()
+	p := s.target.p
 	d := s.drawDuration(f.lasts)
 	p.link.setSpeed(f.bytesPerSecond)
 	s.later(d, func() { p.link.setSpeed(0) })
@@ -86,7 +86,7 @@ type connectionsCut struct {
 }
 
 func (f connectionsCut) strike(s *sim) string {
-	p := s.drawProcess()
+	p := s.target.p
 	d := s.drawDuration(f.lasts)
 	s.cutOldConnections(p, f.age)
 	s.later(d, func() { p.link.setMaxAge(0) })
