@@ -85,22 +85,49 @@ func (s *Server) ServeIn(t TB, certificate ...func() *tls.Certificate) *Network 
 
 // ServeHandlerIn is ServeIn for another handler, such as a proxy in front of a fake.
 func ServeHandlerIn(t TB, handler http.Handler, certificate ...func() *tls.Certificate) *Network {
-	n := &Network{conns: make(chan net.Conn), done: make(chan struct{})}
-	srv := quietServer(handler)
-	if len(certificate) > 0 {
-		srv.TLSConfig = &tls.Config{
-			ClientAuth: tls.RequestClientCert,
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-				return certificate[0](), nil
-			},
-		}
-		go srv.ServeTLS(listener{n}, "", "")
-	} else {
-		go srv.Serve(listener{n})
+	if len(certificate) == 0 {
+		server := quietServer(handler)
+		return serveIn(t, server, server.Serve)
 	}
+	return ServeTLSIn(t, handler, TLS{
+		Certificate: func(*tls.ClientHelloInfo) *tls.Certificate { return certificate[0]() },
+	})
+}
+
+// TLS says how ServeTLSIn serves.
+type TLS struct {
+	// Certificate returns the server's certificate for a handshake. It is required, and it may be called from any
+	// goroutine.
+	Certificate func(*tls.ClientHelloInfo) *tls.Certificate
+
+	// WithoutHTTP2 makes the server offer only HTTP/1.1.
+	WithoutHTTP2 bool
+}
+
+// ServeTLSIn is ServeHandlerIn with TLS, and a certificate that may depend on the name by which a client calls the
+// server.
+func ServeTLSIn(t TB, handler http.Handler, o TLS) *Network {
+	server := quietServer(handler)
+	server.TLSConfig = &tls.Config{
+		ClientAuth: tls.RequestClientCert,
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return o.Certificate(hello), nil
+		},
+	}
+	if o.WithoutHTTP2 {
+		server.Protocols = &http.Protocols{}
+		server.Protocols.SetHTTP1(true)
+	}
+	return serveIn(t, server, func(l net.Listener) error { return server.ServeTLS(l, "", "") })
+}
+
+// serveIn serves on a new Network until the test ends. serve is a method of the server.
+func serveIn(t TB, server *http.Server, serve func(net.Listener) error) *Network {
+	n := &Network{conns: make(chan net.Conn), done: make(chan struct{})}
+	go serve(listener{n})
 	t.Cleanup(func() {
 		close(n.done)
-		srv.Close()
+		server.Close()
 	})
 	return n
 }

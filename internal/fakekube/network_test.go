@@ -2,6 +2,8 @@ package fakekube
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net"
@@ -110,6 +112,55 @@ func TestClosedConnectionsAreForgotten(t *testing.T) {
 		synctest.Wait()
 		wantNumber(t, "connections", len(n.open), 0)
 	})
+}
+
+func TestServerHasACertificateForEachNameAndOffersTheChosenProtocols(t *testing.T) {
+	for _, withoutHTTP2 := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			ca := NewAuthority(t, "CA")
+			f := New()
+			n := ServeTLSIn(t, f, TLS{
+				Certificate: func(hello *tls.ClientHelloInfo) *tls.Certificate {
+					return pairFor(t, ca, hello.ServerName)
+				},
+				WithoutHTTP2: withoutHTTP2,
+			})
+			transport := &http.Transport{
+				DialContext:       n.Dial,
+				ForceAttemptHTTP2: true,
+				TLSClientConfig: &tls.Config{
+					RootCAs:      ca.Pool(),
+					Certificates: []tls.Certificate{*pairFor(t, ca, "client")},
+				},
+			}
+			defer transport.CloseIdleConnections()
+			for _, host := range []string{"a:1", "b:1"} {
+				answer, err := (&http.Client{Transport: transport}).Get("https://" + host + "/api/v1/pods")
+				if err != nil {
+					t.Fatal(err)
+				}
+				io.Copy(io.Discard, answer.Body)
+				answer.Body.Close()
+			}
+			for _, q := range f.Requests(func(Request) bool { return true }) {
+				if q.HTTP2 == withoutHTTP2 || q.Certificate != "client" {
+					t.Errorf("without HTTP/2: %v; a request came over HTTP/2: %v, with the certificate of %q",
+						withoutHTTP2, q.HTTP2, q.Certificate)
+				}
+			}
+		})
+	}
+}
+
+// pairFor returns a certificate for a name, with its key.
+func pairFor(t *testing.T, ca *Authority, name string) *tls.Certificate {
+	t.Helper()
+	certificate, key := ca.Issue(t, name, func(c *x509.Certificate) { c.DNSNames = []string{name} })
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &pair
 }
 
 func TestDialAfterTheEndIsRefused(t *testing.T) {

@@ -21,6 +21,9 @@ type Request struct {
 	// Token is the request's bearer token, or "". The fake never shows it in a message.
 	Token string
 
+	// Certificate is the common name in the client certificate of the request's connection, or "".
+	Certificate string
+
 	HTTP2 bool      // HTTP/2 rather than HTTP/1.1
 	At    time.Time // when the whole body had arrived; in virtual time within a bubble
 
@@ -38,7 +41,7 @@ func (q Request) String() string {
 // RequestOf describes a request by its head. The caller fills in the body, the user and the token.
 func RequestOf(r *http.Request) Request {
 	query := r.URL.Query()
-	return Request{
+	info := Request{
 		Method: r.Method,
 		Path:   r.URL.Path,
 		Query:  query,
@@ -48,6 +51,11 @@ func RequestOf(r *http.Request) Request {
 		Host:   r.Host,
 		Route:  routeOf(r.Method, r.URL.Path, query),
 	}
+	certificate := clientCertificate(r)
+	if certificate != nil {
+		info.Certificate = certificate.Subject.CommonName
+	}
+	return info
 }
 
 // Answer is the fake's answer to a request.
