@@ -288,8 +288,12 @@ func (a *access) runProgram(isForced bool) (*execStatus, error) {
 	return a.exec.newest(a.alive, isForced)
 }
 
-// logProblem logs when renewals begin to fail, and when they succeed again.
+// logProblem logs when renewals begin to fail, and when they succeed again. It logs nothing about a renewal that close
+// has ended.
 func (a *access) logProblem() {
+	if a.alive.Err() != nil {
+		return
+	}
 	if a.problem != nil && !a.isFailing {
 		a.log.Warn("cannot renew the credential, so the previous one stays in use", "err", a.problem)
 	}

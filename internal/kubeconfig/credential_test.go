@@ -42,6 +42,27 @@ func TestRefusedCredentialIsReadAgainDuringARenewal(t *testing.T) {
 	})
 }
 
+// Close ends a reading that is running. Nobody needs to know about that.
+func TestRenewalDuringCloseLogsNothing(t *testing.T) {
+	dir := t.TempDir()
+	testkit.WriteFiles(t, dir, map[string]string{
+		"token":  "one",
+		"config": fakekube.Kubeconfig("https://h", nil, "tokenFile: token"),
+	})
+	for range 20 { // because a reading may be done at once
+		log := &testkit.Buffer{}
+		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv, Log: logTo(log)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Close()
+		cfg.Credential(t.Context(), cfg.access.current)
+		if log.String() != "" {
+			t.Fatal(log)
+		}
+	}
+}
+
 func TestTokenThatFitsNoHeaderIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	testkit.WriteFiles(t, dir, map[string]string{"lines": "a\nb", "control": "a\x01b"})
