@@ -14,7 +14,8 @@
 //
 // ServeFor serves over TCP with plain HTTP/1.1, and ServeTLSFor over TCP with TLS and HTTP/2, both in real time.
 // ServeIn serves over an in-process network, which also works in a bubble of testing/synctest, where hours of virtual
-// time pass at once. An Authority issues server and client certificates, and Kubeconfig writes a kubeconfig.
+// time pass at once. ServeTLSIn does so with TLS, and can do without HTTP/2. An Authority issues server and client
+// certificates, and Kubeconfig writes a kubeconfig.
 //
 // # What a test can do
 //

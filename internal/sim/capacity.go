@@ -80,6 +80,8 @@ func CheckCrowd(t *testing.T, o Options, c Crowd) {
 // total. Otherwise each of a thousand writes would be sent to a thousand watches.
 func newCrowdSim(t *testing.T, o Options, c Crowd) *sim {
 	s := emptySim(t, o)
+	s.access = plainAccess(t)
+	s.serve()
 	s.flags = flags{
 		args:       []string{"-interval", "10s", "-pod-events", "off"},
 		interval:   10 * time.Second,

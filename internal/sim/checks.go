@@ -37,6 +37,7 @@ func (s *sim) Asked(q fakekube.Request) {
 	}
 	s.stats.requests++
 	s.followRequestLocked(p, q)
+	s.checkAccessLocked(p, q)
 	s.checkRepetitionLocked(p, q)
 	s.checkRetryAfterLocked(p, q)
 	switch {

@@ -7,17 +7,19 @@
 //
 // # What a seed determines
 //
-// First, a seed draws the program's flags (flags.go), the number of processes, and a selection of faults. Then it draws
-// one step after another: a change in the cluster's life (life.go, limits.go), or a fault (faults.go,
-// requestfaults.go). After a while all faults stop. Everything must be right within a bound, which Options explains,
-// and after that nothing may be written (oracle.go). Then the cluster lives on without faults, and labels and statuses
-// must follow at once or after a short delay (freshness.go). Last, objects are rewritten without a change that matters,
-// and nothing may be written (rewrites.go). The processes must then hold no more goroutines and connections than before
-// (leaks.go). That is an act. Acts follow until there were 90 minutes of life, and 20 hours if the seed is a multiple
-// of 50.
+// First, a seed draws how the processes reach the server (access.go): over plain HTTP or TLS, with or without HTTP/2,
+// and with which kind of credential. It also draws the program's flags (flags.go), the number of processes, and a
+// selection of faults. Then it draws one step after another: a change in the cluster's life (life.go, limits.go), or a
+// fault (faults.go, requestfaults.go, ratefaults.go, accessfaults.go). All the time, credentials expire and are renewed
+// (credential.go). After a while all faults stop. Everything must be right within a bound, which Options explains, and
+// after that nothing may be written (oracle.go). Then the cluster lives on without faults, and labels and statuses must
+// follow at once or after a short delay (freshness.go). Last, objects are rewritten without a change that matters, and
+// nothing may be written (rewrites.go). The processes must then hold no more goroutines and connections than before
+// (leaks.go). That is an act. Acts follow until there were 90 minutes of life, and 20 hours if the seed is a multiple of
+// 50.
 //
-// Two sets of rules always apply: those for requests (checks.go), which depend on what each process knows
-// (knowledge.go), and those for the logs of the processes (logs.go).
+// Three sets of rules always apply: those for requests (checks.go), which depend on what each process knows
+// (knowledge.go), those for credentials (accesschecks.go), and those for the logs of the processes (logs.go).
 //
 // The same seed always leads to the same changes and faults. It does not determine the program's own random numbers or
 // the scheduler, so a seed that has failed once may pass the next time.
@@ -52,10 +54,11 @@
 // # What it knows about the program
 //
 // The package knows podcount's rules: what podcount counts, which labels and statuses show the counts, and that
-// podcount must list all pods before it writes. It also knows podcount's flags, and the few lines of its log that
-// logs.go reads. It does not know podcount's code. The program comes as a function, and everything that may differ
-// between two builds comes in Options.
+// podcount must list all pods before it writes. It also knows podcount's flags, the kubeconfigs that it reads, and the
+// few lines of its log that logs.go reads. It does not know podcount's code. The program comes as a function, and
+// everything that may differ between two builds comes in Options.
 //
 // The package imports only the fake API server and the standard library. It never waits in real time, and opens no
-// connection outside the process.
+// connection outside the process. It writes kubeconfigs and credentials to a directory of the test. A program that
+// prints a token is the system's cat.
 package sim

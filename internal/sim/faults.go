@@ -11,7 +11,7 @@ import (
 
 // faultSteps returns all faults. Each seed uses some of them.
 func faultSteps() []step {
-	steps := slices.Concat(requestFaults(), oddFrameSteps(), rateFaults())
+	steps := slices.Concat(requestFaults(), oddFrameSteps(), rateFaults(), accessFaults())
 	return append(steps, []step{
 		{name: "server killed", weight: 6, do: serverKilled{
 			lasts: span{100 * time.Millisecond, time.Minute},
@@ -203,7 +203,7 @@ func (f serverLags) strike(s *sim) string {
 func (s *sim) connectionsFallSilent() string {
 	p := s.target.p
 	s.disturb(p, (*link).silence)
-	s.extendBoundForSilence()
+	s.extendBoundForSilentConnection()
 	return fmt.Sprint("CONNECTIONS FALL SILENT, of r", p.slot)
 }
 
@@ -222,7 +222,7 @@ func (f networkAway) strike(s *sim) string {
 			l.setLost()
 			l.silence()
 		})
-		s.extendBoundForSilence()
+		s.extendBoundForSilentConnection()
 	} else {
 		s.disturb(p, func(l *link) {
 			l.setAway(true)

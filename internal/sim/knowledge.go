@@ -46,6 +46,10 @@ func (s *sim) Answered(a fakekube.Answer) {
 	if a.RetryAfter > 0 && !isVersionCheck(q) {
 		p.retryAfter[q.Method+q.Path] = time.Now().Add(a.RetryAfter)
 	}
+	if a.Code == http.StatusUnauthorized {
+		s.recordLocked("%s %s gets 401", p.host, q.Route)
+		p.noteRefusal(q)
+	}
 	isSuccess := a.Code/100 == 2
 	if !isSuccess {
 		if q.Verb == "watch" && !p.isDead {

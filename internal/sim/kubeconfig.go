@@ -18,6 +18,10 @@ type kubeconfig struct {
 	token       string
 	certificate string
 	key         string
+
+	// printed is a file with an ExecCredential, and replaces the three files above. It must have an absolute name,
+	// because the program that prints it runs in another directory.
+	printed string
 }
 
 // write writes the kubeconfig to a file, which only its owner can read. It ends the test if it cannot.
@@ -30,6 +34,11 @@ func (k kubeconfig) write(t testing.TB, file string) {
 
 // String returns the text of the kubeconfig.
 func (k kubeconfig) String() string {
+	user := fields("tokenFile", k.token, "client-certificate", k.certificate, "client-key", k.key)
+	if k.printed != "" {
+		const program = "exec: {apiVersion: %s, interactiveMode: Never, command: cat, args: [%q]}"
+		user = fmt.Sprintf(program, "client.authentication.k8s.io/v1", k.printed)
+	}
 	return fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters:
@@ -44,7 +53,7 @@ contexts:
 current-context: only
 `,
 		fields("server", k.server, "certificate-authority", k.ca),
-		fields("tokenFile", k.token, "client-certificate", k.certificate, "client-key", k.key))
+		user)
 }
 
 // fields returns the fields of a YAML object. namesAndValues has names and values in turn. Fields without a value are

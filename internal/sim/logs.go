@@ -103,6 +103,7 @@ func (l *processLog) Write(text []byte) (int, error) {
 
 // readLineLocked checks a line of a process's log against the rules.
 func (s *sim) readLineLocked(p *proc, text []byte) {
+	s.checkSecretsInLogLocked(p, text)
 	line, err := parseLogLine(text)
 	if err != nil {
 		s.breakRuleLocked(p, "logs a line that cannot be parsed: %v: %s", err, text)

@@ -23,6 +23,7 @@ type link struct {
 	mu       sync.Mutex    // guards all below
 	isAway   bool          // attempts to connect are refused
 	isLost   bool          // attempts to connect get no answer
+	isMute   bool          // new connections are silent
 	isDead   bool          // the link stays away for ever
 	maxAge   time.Duration // the age at which a fault breaks connections; 0 if there is no such fault
 	wires    map[*wire]bool
@@ -74,6 +75,9 @@ func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.wires[w] = true
+	if l.isMute {
+		w.silence()
+	}
 	return w, nil
 }
 
@@ -106,6 +110,9 @@ func (w *wire) Close() error {
 	w.link.mu.Unlock()
 	return w.Conn.Close()
 }
+
+// silence makes the wire silent.
+func (w *wire) silence() { w.silenceOnce.Do(func() { close(w.silent) }) }
 
 func (w *wire) isSilent() bool {
 	select {
@@ -158,7 +165,7 @@ func (l *link) setSpeed(bytesPerSecond int) {
 // silence makes all connections silent. Neither end notices that.
 func (l *link) silence() {
 	for _, w := range l.openWires() {
-		w.silenceOnce.Do(func() { close(w.silent) })
+		w.silence()
 	}
 }
 
@@ -173,6 +180,7 @@ func (l *link) setAway(isAway bool) {
 // heal ends all faults of the link, except those of single connections.
 func (l *link) heal() {
 	l.setAway(false)
+	l.setMute(false)
 	l.setSpeed(0)
 	l.setMaxAge(0)
 }
@@ -183,6 +191,13 @@ func (l *link) setLost() {
 	defer l.mu.Unlock()
 	l.isAway = true
 	l.isLost = !l.isDead
+}
+
+// setMute makes new connections silent, or lets them work again.
+func (l *link) setMute(isMute bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.isMute = isMute
 }
 
 // die breaks all connections, and refuses new ones for ever.

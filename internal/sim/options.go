@@ -15,8 +15,11 @@ import (
 // connect to the server only with dial, write its log to stderr, and start nothing that outlives it. Several calls may
 // run at the same time.
 //
-// The flags are -master with a URL over plain http, -v 4, -log-format json, -interval, -wire and -pod-events. Some
-// seeds add -node-label, -pod-selector, -field-selector, -namespace, -controllers, or -leader-elect with its times.
+// The flags are -master with a URL over plain http, or -kubeconfig, and -v 4, -log-format json, -interval, -wire and
+// -pod-events. Some seeds add -node-label, -pod-selector, -field-selector, -namespace, -controllers, or -leader-elect
+// with its times. The kubeconfig names files with a CA, and with a token or a client certificate, or a program that
+// prints a token. All of these change while the program runs. If a file is damaged when the program starts, it may end
+// with an error at once.
 type Program func(
 	ctx context.Context,
 	args []string,
@@ -33,8 +36,9 @@ type Program func(
 //
 //	LongestBackoff + the interval + 10 s for the writes + 2 × LongestDiscovery
 //	+ with an election, its lease's duration and renew deadline
-//	+ the longest effect of a fault since the last calm: its own duration, Silence if a
-//	  connection fell silent, LongestUnlisted if a change was lost
+//	+ the longest effect of a fault since the last calm: its own duration; Silence if an
+//	  answer did not come; Silence, or HTTP2Silence if HTTP/2 is offered, if a
+//	  connection fell silent; LongestUnlisted if a change was lost
 //
 // A bound that is too long hides mistakes. One that is too short reports mistakes where there are none.
 type Options struct {
@@ -48,7 +52,7 @@ type Options struct {
 	// see its whole story.
 	Rerun func(seed uint64, only Steps) string
 
-	// Seed determines the flags, the cluster's life and its faults. RunSeeds sets it.
+	// Seed determines the access to the server, the flags, the cluster's life and its faults. RunSeeds sets it.
 	Seed uint64
 
 	// Only are the steps that happen. All others are left out, and the seed ends with the calm after the last one. nil
@@ -82,9 +86,17 @@ type Options struct {
 	// twice, because only the second check convinces the program that a resource is gone.
 	LongestDiscovery time.Duration
 
-	// Silence is how long a connection may be silent before the program gives it up. It is part of the bound, with 5 s
-	// on top, after a fault that causes no error.
+	// Silence is how long an answer may be silent before the program gives it up. It is part of the bound, with 5 s on
+	// top, after a fault that causes no error.
 	Silence time.Duration
+
+	// HTTP2Silence is how long an HTTP/2 connection may be silent before the program gives it up, and how long a TLS
+	// handshake may be silent. If the server offers HTTP/2, it replaces Silence after a fault of a whole connection.
+	HTTP2Silence time.Duration
+
+	// LongestOldCredential is how long the program may use an old credential after the files have a new one. A request
+	// that arrives later breaks a rule, except for the time that it may have needed to connect.
+	LongestOldCredential time.Duration
 
 	// LongestUnlisted is the longest time between two lists of a watched resource, even if the first attempt at the
 	// second list fails. It is part of the bound after a change that the watches have lost, and after a restored

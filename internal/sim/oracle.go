@@ -57,6 +57,7 @@ func (s *sim) endFaults() {
 	s.fake.Heal()
 	s.restoreServer()
 	s.eachProcess(func(p *proc) { p.link.heal() })
+	s.healAccess()
 	if s.fake.InstalledCRD() == nil {
 		s.fake.InstallCRD(&fakekube.CRD{HasStatus: true})
 	}
@@ -72,6 +73,16 @@ func (s *sim) extendBound(d time.Duration) {
 
 // extendBoundForSilence is extendBound for a fault that a process notices only because a connection is silent.
 func (s *sim) extendBoundForSilence() { s.extendBound(s.Silence + 5*time.Second) }
+
+// extendBoundForSilentConnection is extendBoundForSilence for a fault of a whole connection. Over HTTP/2, pings find it
+// earlier.
+func (s *sim) extendBoundForSilentConnection() {
+	if s.access.isHTTP2 {
+		s.extendBound(s.HTTP2Silence + 5*time.Second)
+		return
+	}
+	s.extendBoundForSilence()
+}
 
 // nextBound returns the time within which everything must be right. It resets what has extended the bound.
 func (s *sim) nextBound() time.Duration {

@@ -36,6 +36,7 @@ type proc struct {
 	retryAfter       map[string]time.Time // when it may repeat a request at the earliest, by method and path
 	writeAnsweredAt  map[string]time.Time // when it last got an answer to a write, by resource, key and uid
 	leaseSentAt      time.Time            // when it last requested the lease
+	refused          map[string]*refused  // the last 401, by request
 }
 
 // restartDelay is the time after which a process is restarted that has ended by itself. In a real cluster, the kubelet
@@ -65,6 +66,7 @@ func (s *sim) launch(slot int) {
 		writeAnsweredAt:  map[string]time.Time{},
 		retryAfter:       map[string]time.Time{},
 		requestsInSecond: map[string]int{},
+		refused:          map[string]*refused{},
 	}
 	for _, resource := range s.resources() {
 		p.progress[resource] = &progress{unlogged: map[int]int{}}
@@ -86,7 +88,7 @@ func (s *sim) resources() []string {
 // runProcess runs a process to its end.
 func (s *sim) runProcess(ctx context.Context, p *proc) {
 	// With -v 4, the program logs each event of its watches.
-	args := append([]string{"-master", "http://" + p.host, "-v", "4", "-log-format", "json"}, s.args...)
+	args := slices.Concat(s.access.argsFor(p.host), []string{"-v", "4", "-log-format", "json"}, s.args)
 	noEnv := func(string) string { return "" }
 	err := s.Program(ctx, args, noEnv, io.Discard, &processLog{sim: s, p: p}, p.link.dial)
 	p.link.cut()
@@ -99,9 +101,10 @@ func (s *sim) runProcess(ctx context.Context, p *proc) {
 	}
 	s.recordLocked("%s ends: %v", p.host, err)
 	hasLostLease := err != nil && s.elects() && strings.Contains(err.Error(), s.LeaseLost)
-	if err != nil && !hasLostLease {
+	if err != nil && !hasLostLease && !s.mayRefuseFilesLocked(p) {
 		s.breakRuleLocked(p, "ended with %v", err)
 	}
+	s.checkSecretsInLogLocked(p, fmt.Append(nil, err))
 	if p.isEnding {
 		return
 	}

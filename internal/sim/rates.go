@@ -154,6 +154,8 @@ func (s *sim) fail(format string, args ...any) {
 // newRateSim returns a simulation of one process, with the flags and the cluster of the rates.
 func newRateSim(t *testing.T, o Options) *sim {
 	s := emptySim(t, o)
+	s.access = plainAccess(t)
+	s.serve()
 	s.flags = flags{
 		args:           []string{"-interval", "10s", "-pod-events", "off", "-node-label", o.OwnPodsLabel},
 		interval:       10 * time.Second,

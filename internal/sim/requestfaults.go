@@ -3,6 +3,7 @@ package sim
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -78,6 +79,9 @@ func (s *sim) noteOutcome(q fakekube.Request, f requestFault) {
 	reply, _ := f.outcome.fault.Do.(fakekube.Reply)
 	seconds, _ := strconv.Atoi(reply.Header["Retry-After"])
 	p.retryAfter[q.Method+q.Path] = time.Now().Add(time.Duration(seconds) * time.Second)
+	if reply.Code == http.StatusUnauthorized {
+		p.noteRefusal(q)
+	}
 	if q.Verb == "watch" && f.refuses() {
 		s.totals.watchesRefused++
 	}

@@ -21,6 +21,8 @@ type sim struct {
 	fake *fakekube.Server
 	net  *fakekube.Network
 
+	access *access
+
 	// What the seed determines. Only the goroutine of run uses these fields.
 	dice         *rand.Rand // those of the seed, or during a step, those of the step
 	faults       []step     // the faults that can strike with this seed
@@ -50,6 +52,8 @@ type sim struct {
 	rules  []string // the same rules, without the values in them
 	stats  Stats
 	totals totals
+
+	files fileState // the files with the credential
 
 	// The processes.
 	isOver         bool             // no more processes may start
@@ -112,8 +116,11 @@ func newSim(t *testing.T, o Options) *sim {
 	for !s.allowsAims() {
 		s.drawSetting()
 	}
+	s.access = newAccess(t, o.Seed)
+	s.record("the processes use %v", s.access)
 	// Versions soon get another digit, or no longer fit into 32 bits.
 	s.fake.SetVersion(pick(dice, 0, 0, math.MaxInt32-50, 999_999_999_999_900))
+	s.serve()
 	for _, fault := range faultSteps() {
 		isDrawn := dice.IntN(3) == 0
 		if isDrawn && !s.needsPatience() {
@@ -123,7 +130,7 @@ func newSim(t *testing.T, o Options) *sim {
 	return s
 }
 
-// emptySim returns a simulation without flags, slots and faults.
+// emptySim returns a simulation without flags, slots and faults. The caller must set access, and call serve.
 func emptySim(t *testing.T, o Options) *sim {
 	s := &sim{
 		Options:  o,
@@ -139,7 +146,6 @@ func emptySim(t *testing.T, o Options) *sim {
 	}
 	s.stats.met = map[pair]bool{}
 	s.fake.Spy = s
-	s.net = s.fake.ServeIn(t)
 	return s
 }
 
@@ -252,6 +258,8 @@ func (s *sim) end() Result {
 	s.stats.seeds = 1
 	if len(s.broken) == 0 && s.Only == nil { // A few steps are too few to compare the totals.
 		s.checkTotalsLocked()
+	}
+	if len(s.broken) == 0 && s.heldAtStart != nil {
 		s.compareHoldingsLocked("before the first process started", s.heldAtStart, held, noIdleConnections)
 	}
 	return Result{

@@ -42,7 +42,7 @@ func TestBrokenRulesAreFound(t *testing.T) {
 	}
 }
 
-// action is what a program does right after its start. master is the URL of the server.
+// action is what a program does right after its start. master is the URL of the server, over plain HTTP.
 type action func(ctx context.Context, master string, client *http.Client) error
 
 func doNothing(context.Context, string, *http.Client) error { return nil }
@@ -85,24 +85,27 @@ func send(ctx context.Context, client *http.Client, method, url, body string) {
 	answer.Body.Close()
 }
 
-// optionsFor returns the options to simulate a program that does this and then waits until it is stopped.
+// optionsFor returns the options to simulate a program that does this and then waits until it is stopped. With their
+// seed, the program reaches the server over plain HTTP.
 func optionsFor(do action) Options {
 	return Options{
-		Program:           program(do),
-		Name:              "program",
-		Rerun:             func(uint64, Steps) string { return "run it again" },
-		Seed:              1,
-		TotalLabel:        "example.com/pods",
-		OwnPodsLabel:      "example.com/here",
-		ControlPlaneLabel: "example.com/control-plane",
-		LeaseNamespace:    "default",
-		LeaseName:         "lease",
-		LeaseLost:         "the lease is lost",
-		LongestBackoff:    time.Minute,
-		LongestDiscovery:  time.Minute,
-		Silence:           time.Minute,
-		LongestUnlisted:   time.Minute,
-		MinStatusInterval: time.Second,
+		Program:              program(do),
+		Name:                 "program",
+		Rerun:                func(uint64, Steps) string { return "run it again" },
+		Seed:                 1,
+		TotalLabel:           "example.com/pods",
+		OwnPodsLabel:         "example.com/here",
+		ControlPlaneLabel:    "example.com/control-plane",
+		LeaseNamespace:       "default",
+		LeaseName:            "lease",
+		LeaseLost:            "the lease is lost",
+		LongestBackoff:       time.Minute,
+		LongestDiscovery:     time.Minute,
+		Silence:              time.Minute,
+		HTTP2Silence:         time.Minute,
+		LongestOldCredential: time.Minute,
+		LongestUnlisted:      time.Minute,
+		MinStatusInterval:    time.Second,
 	}
 }
 

@@ -1,0 +1,146 @@
+package sim
+
+import (
+	"bytes"
+	"strings"
+	"time"
+
+	"podcount/internal/fakekube"
+)
+
+// fileState is what the rules must know about the files with the credential.
+type fileState struct {
+	credential string    // the name of the credential in them
+	since      time.Time // when that credential came into them, undamaged
+	isDamaged  bool
+	repairedAt time.Time // when they were last repaired
+	writtenAt  time.Time // when they were last written, with or without a change
+}
+
+// note notes that the files were written.
+func (f *fileState) note(credential string, isDamaged bool) {
+	isRepaired := f.isDamaged && !isDamaged
+	if isRepaired {
+		f.repairedAt = time.Now()
+	}
+	if isRepaired || f.credential != credential {
+		f.since = time.Now()
+	}
+	f.credential = credential
+	f.isDamaged = isDamaged
+	f.writtenAt = time.Now()
+}
+
+// wereDamagedSince reports whether the files were damaged at any time since then.
+func (f *fileState) wereDamagedSince(then time.Time) bool {
+	return f.isDamaged || !f.repairedAt.Before(then)
+}
+
+// refused is a request that was answered with 401.
+type refused struct {
+	at         time.Time
+	credential string
+	isRepeated bool // it was the second 401 at the same moment
+}
+
+// credentialIn returns the credential of a request: its token, or the common name in the client certificate.
+func credentialIn(q fakekube.Request) string {
+	if q.Token != "" {
+		return q.Token
+	}
+	return q.Certificate
+}
+
+// connectTime is how long a request may need to reach the server, after its credential was chosen.
+const connectTime = lostDialTimeout + 15*time.Second
+
+// checkAccessLocked checks how a request has reached the server.
+func (s *sim) checkAccessLocked(p *proc, q fakekube.Request) {
+	used := credentialIn(q)
+	switch {
+	case q.HTTP2 != s.access.isHTTP2:
+		s.breakRuleLocked(p, "uses HTTP/2: %v; the server offers it: %v: %s", q.HTTP2, s.access.isHTTP2, q)
+	case !s.access.isTLS && (used != "" || q.Header.Get("Authorization") != ""):
+		s.breakRuleLocked(p, "sends a credential over plain HTTP: %s", q)
+	case s.access.isTLS && used == "":
+		s.breakRuleLocked(p, "sends no credential: %s", q)
+	case s.access.isTLS:
+		s.checkNewCredentialIsUsedLocked(p, q)
+	}
+	s.checkSecretsLocked(p, q)
+	s.checkRepeatedAfterRefusalLocked(p, q)
+}
+
+// checkNewCredentialIsUsedLocked checks that a process does not use an old credential for long.
+func (s *sim) checkNewCredentialIsUsedLocked(p *proc, q fakekube.Request) {
+	limit := s.LongestOldCredential + connectTime
+	if s.access.kind == tokenOfProgram {
+		limit += s.access.lifetime // the program runs again only when its last credential has expired
+	}
+	elapsed := time.Since(s.files.since)
+	if credentialIn(q) != s.files.credential && !s.files.isDamaged && elapsed > limit {
+		s.breakRuleLocked(p, "uses an old credential, though there has been a new one for %v: %s", elapsed, q)
+	}
+}
+
+// checkSecretsLocked checks that a request has no token in its URL or its body, where others could read it.
+func (s *sim) checkSecretsLocked(p *proc, q fakekube.Request) {
+	if strings.Contains(q.String(), secretPrefix) {
+		s.breakRuleLocked(p, "sends a token in the URL or the body of %s %s", q.Method, q.Path)
+	}
+}
+
+// checkSecretsInLogLocked checks that a line of the log shows neither a token nor a key.
+func (s *sim) checkSecretsInLogLocked(p *proc, line []byte) {
+	if bytes.Contains(line, []byte(secretPrefix)) || bytes.Contains(line, []byte("PRIVATE KEY")) {
+		s.breakRuleLocked(p, "logs a secret: %s", line)
+	}
+}
+
+// checkRepeatedAfterRefusalLocked checks that a process that got a 401 sends the request again at once at most once,
+// and then only with another credential. If the files have just been written, their CA may be the news, together with
+// the same token.
+func (s *sim) checkRepeatedAfterRefusalLocked(p *proc, q fakekube.Request) {
+	last := p.refused[q.String()]
+	if last == nil || !last.at.Equal(time.Now()) {
+		return
+	}
+	const caAge = time.Second // how long the program may use a CA without looking at its file
+	mayHaveNewCA := time.Since(s.files.writtenAt) <= caAge
+	if credentialIn(q) == last.credential && !mayHaveNewCA {
+		s.breakRuleLocked(p, "sends again at once, with the same credential, what got a 401: %s", q)
+	}
+	if last.isRepeated {
+		s.breakRuleLocked(p, "sends again at once, for the second time, what got a 401: %s", q)
+	}
+}
+
+// noteRefusal notes that a request got a 401. The simulation must not be locked.
+func (s *sim) noteRefusal(q fakekube.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.byHost[q.Host]
+	if p == nil || p.isDead {
+		return
+	}
+	s.recordLocked("%s %s gets 401", p.host, q.Route)
+	if q.Verb == "watch" {
+		s.totals.watchesRefused++
+	}
+	p.noteRefusal(q)
+}
+
+// noteRefusal notes that a request got a 401.
+func (p *proc) noteRefusal(q fakekube.Request) {
+	call := q.String()
+	last := p.refused[call]
+	isRepeated := last != nil && last.at.Equal(time.Now())
+	p.refused[call] = &refused{at: time.Now(), credential: credentialIn(q), isRepeated: isRepeated}
+}
+
+// mayRefuseFilesLocked reports whether a process may end with an error right after its start, because it found damaged
+// files. In a real cluster, the kubelet starts it again.
+func (s *sim) mayRefuseFilesLocked(p *proc) bool {
+	const longestStart = 10 * time.Second
+	return time.Since(p.began) < longestStart && s.access.isTLS && s.files.wereDamagedSince(p.began)
+}
