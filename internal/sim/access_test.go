@@ -163,7 +163,7 @@ func TestCalmEndsTheFaultsOfTheAccess(t *testing.T) {
 				for i := range s.slots {
 					s.launch(i)
 				}
-				if fault.do(s) == "" {
+				if s.strike(fault, s.drawTarget(fault)) == "" {
 					t.Error("the fault does nothing")
 				}
 				wasMute := s.slots[0].link.isMute

@@ -20,7 +20,7 @@ import (
 // holding is what the processes hold at a moment: numbers of goroutines and connections, by what they are.
 type holding map[string]int
 
-// hold returns what the processes hold. Call it when nothing happens.
+// currentHolding returns what the processes hold. Call it when nothing happens.
 func (s *sim) currentHolding() holding {
 	synctest.Wait()
 	held := goroutines()
@@ -101,7 +101,7 @@ func goroutines() holding {
 			bubble = bubbleOf(stack) // The first stack is that of this goroutine.
 		}
 		entry := entryOf(stack)
-		isOwn := strings.HasPrefix(entry, "podcount/internal/sim.(*sim)") || strings.HasPrefix(entry, "testing.")
+		isOwn := strings.HasPrefix(entry, "podcount/internal/sim.") || strings.HasPrefix(entry, "testing.")
 		if bubbleOf(stack) == bubble && !isOwn {
 			numbers["goroutines in "+entry]++
 		}

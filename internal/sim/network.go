@@ -17,8 +17,9 @@ import (
 type link struct {
 	net *fakekube.Network
 
-	// The speed in each direction. All connections share it.
-	toServer, fromServer pacer
+	// fromServer is the speed at which the server's answers arrive. All connections share it. Requests are not slowed:
+	// a Write of HTTP/2 holds a lock, and virtual time stands still while another goroutine waits for that lock.
+	fromServer pacer
 
 	mu       sync.Mutex    // guards all below
 	isAway   bool          // attempts to connect are refused
@@ -97,7 +98,6 @@ func (w *wire) Write(p []byte) (int, error) {
 	if w.isSilent() {
 		return len(p), nil
 	}
-	w.link.toServer.pass(len(p), w.closed)
 	return w.Conn.Write(p)
 }
 
@@ -156,9 +156,8 @@ func (l *link) hasMaxAge() bool {
 	return l.maxAge > 0
 }
 
-// setSpeed limits the speed in each direction, in bytes a second. 0 removes the limit.
+// setSpeed limits the speed of answers, in bytes a second. 0 removes the limit.
 func (l *link) setSpeed(bytesPerSecond int) {
-	l.toServer.setSpeed(bytesPerSecond)
 	l.fromServer.setSpeed(bytesPerSecond)
 }
 
