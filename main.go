@@ -20,6 +20,7 @@
 // The calls are main → run → connectAndRun → manager.run → runControllers, which starts two chains:
 //
 //	startCaches → Reflector.Run → publish → the function given to Watch → Queue.Add
+//	            → confirm → Reflector.Confirm, after an election
 //	startControllers → runController → begin → the function given to Watch → Queue.Add, for what exists already
 //	                                 → runWorker → Reconcile
 //	                                 → Resync → Queue.Add, at each interval
@@ -279,6 +280,7 @@ type Controller struct {
 
 	life   *process.Lifetime
 	isOnce bool              // -once is set: each object is written at most once
+	begun  chan struct{}     // closed when work begins
 	tally  *tally.Tally[Key] // counts keys if isOnce
 
 	queue       *Queue[Key]
@@ -1332,12 +1334,14 @@ type manager struct {
 	nodes  *Reflector[*Node]
 	counts *Reflector[*Count]
 
-	election *leader.Election // nil without -leader-elect
-	leading  chan struct{}    // closed once this replica leads
+	election  *leader.Election // nil without -leader-elect
+	leading   chan struct{}    // closed once this replica leads
+	electedAt time.Time        // when leading was closed
 
 	// setUp sets these fields.
-	active  []*Controller             // the controllers that -controllers switches on
-	watched map[anyReflector]struct{} // the caches that they watch
+	active    []*Controller                  // the controllers that -controllers switches on
+	watched   map[anyReflector]struct{}      // the caches that they watch
+	confirmed map[anyReflector]chan struct{} // closed when confirm has returned for these caches
 
 	running    background.Group // all controllers, workers and watches
 	summarized sync.Once        // guards summarize
@@ -1348,6 +1352,7 @@ type manager struct {
 type anyReflector interface {
 	Run(context.Context) error
 	Synced() <-chan struct{}
+	Confirm(ctx context.Context, since time.Time) error
 	Kind() string
 	State() ReflectorState
 	SetGauges()
@@ -1442,11 +1447,16 @@ func (m *manager) setUp() {
 		maps.Copy(m.watched, c.watched)
 		m.active = append(m.active, &c)
 	}
+	m.confirmed = map[anyReflector]chan struct{}{}
+	for cache := range m.watched {
+		m.confirmed[cache] = make(chan struct{})
+	}
 }
 
 // prepare gives a controller its queue, and everything else that its Setup may use.
 func (m *manager) prepare(c *Controller) {
 	c.isOnce = m.options.Once
+	c.begun = make(chan struct{})
 	c.watched = map[anyReflector]struct{}{}
 	c.panics = logging.NewPanics(m.log, "a controller", "controller", c.Name)
 	c.outage = logging.NewOutage(m.log, c.Name, "writing again", "controller", c.Name)
@@ -1514,7 +1524,10 @@ func (m *manager) run() error {
 
 // campaign runs the election until resigned ends. Without an election, this replica leads at once.
 func (m *manager) campaign(resigned context.Context) {
-	lead := func() { close(m.leading) }
+	lead := func() {
+		m.electedAt = time.Now()
+		close(m.leading)
+	}
 	if m.election == nil {
 		lead()
 		return
@@ -1588,24 +1601,43 @@ func (m *manager) startControllers() (ended <-chan struct{}) {
 func (m *manager) startCaches() {
 	for cache := range m.watched {
 		m.running.Go("watch of "+cache.Kind(), func() {
+			m.awaitFirstTry()
 			if err := cache.Run(m.life.Stop); err != nil {
 				m.life.StopWith(options.UsageError{Err: err})
 			}
 		})
+		m.running.Go("confirmation of "+cache.Kind(), func() { m.confirm(cache) })
 	}
 }
 
-// runController runs one controller until podcount stops, or until -once is done. It waits until the controller's
-// caches are complete, because half a list would make wrong labels, and until this replica leads.
-func (m *manager) runController(c *Controller, pause time.Duration) {
-	for cache := range c.watched {
-		m.await(cache.Synced())
+// maxFirstTry is how long the caches wait for the first try to acquire the Lease.
+const maxFirstTry = 3 * time.Second
+
+// awaitFirstTry waits until it is known whether this replica leads from its start on. Then the first lists are
+// requested after the election, and no other request is needed to confirm them.
+func (m *manager) awaitFirstTry() {
+	if m.election == nil {
+		return
 	}
+	select {
+	case <-m.election.Tried():
+	case <-time.After(maxFirstTry):
+	case <-m.life.Stop.Done():
+	}
+}
+
+// runController runs one controller until podcount stops, or until -once is done. It waits until this replica leads,
+// and until the controller's caches are confirmed.
+func (m *manager) runController(c *Controller, pause time.Duration) {
 	m.await(m.leading)
+	for cache := range c.watched {
+		m.await(m.confirmed[cache])
+	}
 	if retry.Sleep(m.life.Stop, pause) != nil {
 		return
 	}
 	m.log.Info("caches are complete: work begins", "controller", c.Name)
+	close(c.begun)
 	c.beginTally()
 	for _, begin := range c.beginWatches {
 		begin()
@@ -1620,6 +1652,21 @@ func (m *manager) runController(c *Controller, pause time.Duration) {
 		return
 	}
 	m.resyncUntilStop(c)
+}
+
+// confirm waits until a cache is complete, because half a list would make wrong labels. After an election, it also
+// waits until the server has confirmed the cache: see Reflector.Confirm. The cache may be older than what another
+// leader has written. Without an election, there is no other leader.
+func (m *manager) confirm(cache anyReflector) {
+	m.await(cache.Synced())
+	m.await(m.leading)
+	if m.life.Stop.Err() != nil {
+		return
+	}
+	if m.election != nil {
+		cache.Confirm(m.life.Stop, m.electedAt)
+	}
+	close(m.confirmed[cache])
 }
 
 // await waits until a channel is closed, or until podcount stops.
@@ -1936,21 +1983,11 @@ func (m *manager) setGauges() {
 // setQueueGauges sets the gauges of a controller's queue, or removes them if the controller cannot work yet.
 func (m *manager) setQueueGauges(c *Controller) {
 	c.queue.SetGauges()
-	if !m.mayBegin(c) {
+	if !background.IsClosed(c.begun) {
 		m.metrics.Remove("workqueue_depth", c.Name)
 		m.metrics.Remove("workqueue_unfinished_work_seconds", c.Name)
 		m.metrics.Remove("workqueue_longest_running_processor_seconds", c.Name)
 	}
-}
-
-// mayBegin reports whether nothing keeps a controller from work: its caches are complete, and this replica leads.
-func (m *manager) mayBegin(c *Controller) bool {
-	for cache := range c.watched {
-		if !background.IsClosed(cache.Synced()) {
-			return false
-		}
-	}
-	return background.IsClosed(m.leading)
 }
 
 func (m *manager) setLeaderGauge() {

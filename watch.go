@@ -74,6 +74,14 @@ const (
 	// already, is not read meanwhile.
 	versionCheckTimeout = time.Second
 
+	// confirmTimeout is the limit of each request of Confirm.
+	confirmTimeout = 10 * time.Second
+
+	// confirmPatience is how long Confirm waits until the watch has reached the server's newest version, before it
+	// demands a list. Where objects change all the time, an event comes at once. Elsewhere, only a bookmark shows that
+	// nothing has changed, and bookmarks come once a minute.
+	confirmPatience = 500 * time.Millisecond
+
 	// discoveryInterval is how often the reflector asks whether a resource is installed, ± 20 %.
 	discoveryInterval = 10 * time.Second
 
@@ -98,15 +106,20 @@ type Reflector[T Object[T]] struct {
 	metrics         *metrics.Registry
 	outage          *logging.Outage // of lists and watches
 	discoveryOutage *logging.Outage
+	confirmOutage   *logging.Outage
 
 	synced     chan struct{} // closed by markSynced
 	markSynced func()        // may be called more than once
 
 	installed atomic.Pointer[Installation] // see Installed
 
-	mu            sync.Mutex // guards the two fields below; only Run changes them
-	resumeVersion string     // the resourceVersion of the next watch; "" means that a list is due
-	lastContact   time.Time  // when the server last sent a list or an event
+	mu             sync.Mutex         // guards the fields below; only Run changes them, except for confirmation
+	resumeVersion  string             // the resourceVersion of the next watch; "" means that a list is due
+	lastContact    time.Time          // when the server last sent a list or an event
+	listedAsOf     time.Time          // when the last complete list was requested; zero before the first
+	pausedUntil    time.Time          // when the last backoff ends, or has ended
+	interruptWatch context.CancelFunc // ends the watch that runs; nil while none does
+	confirmation   *confirmation      // what Confirm waits for; nil while it does not wait
 
 	// Only Run and the methods that it calls use the fields below.
 	decoder *decoder[T]
@@ -155,6 +168,7 @@ func NewReflector[T Object[T]](o ReflectorOptions[T]) *Reflector[T] {
 		metrics:         o.Metrics,
 		outage:          logging.NewOutage(o.Log, name, "watching again", "kind", name),
 		discoveryOutage: logging.NewOutage(o.Log, name, "discovery answers again", "kind", name),
+		confirmOutage:   logging.NewOutage(o.Log, name, "the cache is confirmed", "kind", name),
 		synced:          make(chan struct{}),
 		relistReason:    "start",
 		lastContact:     time.Now(),
@@ -195,6 +209,7 @@ func (r *Reflector[T]) NeedEveryVersion() {
 func (r *Reflector[T]) Run(ctx context.Context) error {
 	defer r.outage.Stop()
 	defer r.discoveryOutage.Stop()
+	defer r.confirmOutage.Stop()
 	r.setDriftToZero()
 	if r.kind.isOptional() {
 		r.runWhileInstalled(ctx)
@@ -319,6 +334,7 @@ func (r *Reflector[T]) handleRemoval() {
 	r.requireRelist("return")
 	emptyList := r.BeginList()
 	r.publish(emptyList.Commit()...)
+	r.confirmIfReached()
 }
 
 // session is a call of listAndWatch that runs in the background.
@@ -347,6 +363,7 @@ func (s *session) end() {
 // listAndWatch lists, then watches and audits, until ctx ends. Run describes its error.
 func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 	for ctx.Err() == nil {
+		r.takeDemand()
 		var err error
 		switch {
 		case r.isListDue():
@@ -355,7 +372,7 @@ func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 			err = r.audit(ctx)
 		default:
 			wait := r.watch(ctx)
-			retry.Sleep(ctx, wait)
+			r.pause(ctx, wait)
 			continue
 		}
 		if err != nil && r.isWrongSelector(err) {
@@ -363,10 +380,18 @@ func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 		}
 		if err != nil && ctx.Err() == nil {
 			wait := r.recordFailure("cannot list", err)
-			retry.Sleep(ctx, wait)
+			r.pause(ctx, wait)
 		}
 	}
 	return nil
+}
+
+// pause waits before the next request, or until ctx ends.
+func (r *Reflector[T]) pause(ctx context.Context, wait time.Duration) {
+	r.mu.Lock()
+	r.pausedUntil = time.Now().Add(wait)
+	r.mu.Unlock()
+	retry.Sleep(ctx, wait)
 }
 
 func (r *Reflector[T]) isListDue() bool { return r.resumeVersion == "" }
@@ -403,6 +428,8 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 		return err // Without Commit, the listing is dropped, and the store does not change.
 	}
 	r.commitList(listing, meta.ResourceVersion, start)
+	r.recordList(start)
+	r.markSynced()
 	return nil
 }
 
@@ -425,7 +452,6 @@ func (r *Reflector[T]) commitList(listing *Listing[T], version string, start tim
 	r.planAfterList()
 	r.fruitlessWatches = 0
 	r.suspectsRestore = false
-	r.markSynced()
 }
 
 // planAfterList plans the next audit after a complete list.
@@ -670,6 +696,8 @@ func (p *listProgress) logIfSlow(objects int) {
 func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 	ctx, cancel := context.WithDeadline(ctx, r.auditAt)
 	defer cancel()
+	r.allowInterrupt(cancel)
+	defer r.forbidInterrupt()
 	end := r.openAndConsume(ctx)
 	if ctx.Err() != nil || r.isListDue() {
 		return 0 // podcount stops, or an audit or a list is due
@@ -711,21 +739,33 @@ func (r *Reflector[T]) newWatchRequest() kube.Request {
 //
 // If the server does not answer, suspectsRestore stays set, and the next watch asks again.
 func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
-	request := r.newRequest("")
-	request.Accept = kube.Accept(true, "PartialObjectMetadataList", wire.JSON)
-	request.Query.Set("limit", "1")
-	request.Timeout = versionCheckTimeout
-	var page struct{ Metadata wire.ListMeta }
-	if r.client.Send(ctx, request, &page) != nil {
+	newest, err := r.newestVersion(ctx, versionCheckTimeout)
+	if err != nil {
 		return false
 	}
 	r.suspectsRestore = false
-	newest := page.Metadata.ResourceVersion
-	if !isNewerVersion(r.resumeVersion, newest) {
+	return r.haveGoneBack(r.resumeVersion, newest)
+}
+
+// newestVersion asks the server for its newest version. The request is a list of one object, without a version.
+func (r *Reflector[T]) newestVersion(ctx context.Context, timeout time.Duration) (string, error) {
+	request := r.newRequest("")
+	request.Accept = kube.Accept(true, "PartialObjectMetadataList", wire.JSON)
+	request.Query.Set("limit", "1")
+	request.Timeout = timeout
+	var page struct{ Metadata wire.ListMeta }
+	err := r.client.Send(ctx, request, &page)
+	return page.Metadata.ResourceVersion, err
+}
+
+// haveGoneBack reports whether the server's newest version is older than one that was known before, and logs that. ""
+// means that none was known.
+func (r *Reflector[T]) haveGoneBack(known, newest string) bool {
+	if known == "" || !isNewerVersion(known, newest) {
 		return false
 	}
 	r.log.Info("versions have gone back: etcd was probably restored from a backup",
-		"kind", r.kind.Name, "from", r.resumeVersion, "to", newest)
+		"kind", r.kind.Name, "from", known, "to", newest)
 	return true
 }
 
@@ -777,10 +817,10 @@ func (r *Reflector[T]) handleEvent(event WatchEvent[T]) {
 		r.recordContact()
 		return
 	}
-	r.resumeFrom(version)
 	if event.Type != "BOOKMARK" {
 		r.publish(r.Apply(event.Type, event.Object)...)
 	}
+	r.resumeFrom(version) // after Apply, because Confirm may return now
 }
 
 // afterWatch applies the policy for a watch that ended like this, and returns how long to wait before the next request.
@@ -980,6 +1020,15 @@ func (r *Reflector[T]) resumeFrom(version string) {
 	r.resumeVersion = version
 	r.lastContact = time.Now()
 	r.relistReason = ""
+	r.confirmIfReachedLocked()
+}
+
+// recordList records that the store is equal to a list without a version, which was requested at this time.
+func (r *Reflector[T]) recordList(requestedAt time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.listedAsOf = requestedAt
+	r.confirmIfReachedLocked()
 }
 
 // requireRelist makes a list due.
@@ -988,6 +1037,192 @@ func (r *Reflector[T]) requireRelist(reason string) {
 	defer r.mu.Unlock()
 	r.resumeVersion = ""
 	r.relistReason = reason
+}
+
+// Confirm returns nil once the store is at least as new as the server was at some moment after since. A new leader
+// needs that before it works: its watch may have failed a while ago, or lag. Confirm returns the error of ctx if that
+// ends before. It must be called after Synced, by one goroutine at a time.
+//
+// Confirm asks the server for its newest version, and waits until Run has reached that. If the watch does not bring it
+// soon, Confirm makes Run list. A list that was requested after since is new enough, too, and so is the empty store of
+// a resource that is not installed.
+func (r *Reflector[T]) Confirm(ctx context.Context, since time.Time) error {
+	waiting, confirm := context.WithCancel(ctx)
+	defer confirm()
+	r.beginConfirmation(&confirmation{since: since, confirm: confirm})
+	defer r.endConfirmation()
+	slow := time.AfterFunc(confirmPatience, r.logUnconfirmed)
+	defer slow.Stop()
+
+	r.awaitConfirmation(waiting)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	r.confirmOutage.Worked("confirm")
+	return nil
+}
+
+// confirmation is what Confirm waits for.
+type confirmation struct {
+	since   time.Time          // a list that was requested after this time confirms the store
+	version string             // this version does so, too; "" if only a list does
+	confirm context.CancelFunc // called when the store is confirmed
+
+	// demanded is the reason for a list that Run must begin as soon as it can; "" if it need not.
+	demanded string
+}
+
+// awaitConfirmation waits until waiting ends, which means that the store is confirmed.
+func (r *Reflector[T]) awaitConfirmation(waiting context.Context) {
+	reason := r.findReasonToList(waiting)
+	r.demandList(reason)
+	<-waiting.Done()
+}
+
+// findReasonToList returns why only a list can confirm the store soon. If the store is confirmed meanwhile, or podcount
+// stops, it returns at once, and its result has no meaning.
+func (r *Reflector[T]) findReasonToList(waiting context.Context) string {
+	for tries := 1; ; tries++ {
+		if r.isPaused() {
+			return "elected" // The server needs rest. The next request should tell as much as possible.
+		}
+		known := r.State().ResourceVersion
+		newest, err := r.newestVersion(waiting, confirmTimeout)
+		if err == nil && r.haveGoneBack(known, newest) {
+			return "restored"
+		}
+		if err == nil {
+			r.confirmAt(newest)
+			retry.Sleep(waiting, confirmPatience)
+			return "elected"
+		}
+		if waiting.Err() != nil {
+			return ""
+		}
+		r.confirmOutage.Failed("confirm", "cannot confirm the cache", kube.PauseBetweenComplaints(err), "err", err)
+		backoff := retry.Backoff(tries, initialBackoff, maxBackoff)
+		retry.Sleep(waiting, max(backoff, kube.RetryAfter(err)))
+	}
+}
+
+// isPaused reports whether Run is in a backoff.
+func (r *Reflector[T]) isPaused() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Now().Before(r.pausedUntil)
+}
+
+func (r *Reflector[T]) beginConfirmation(c *confirmation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.confirmation = c
+	r.confirmIfReachedLocked()
+}
+
+func (r *Reflector[T]) endConfirmation() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.confirmation = nil
+}
+
+// confirmAt makes a version confirm the store, unless it is confirmed already.
+func (r *Reflector[T]) confirmAt(version string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.confirmation != nil {
+		r.confirmation.version = version
+		r.confirmIfReachedLocked()
+	}
+}
+
+func (r *Reflector[T]) confirmIfReached() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.confirmIfReachedLocked()
+}
+
+// confirmIfReachedLocked ends the wait of Confirm if the store has what it waits for.
+func (r *Reflector[T]) confirmIfReachedLocked() {
+	c := r.confirmation
+	if c == nil {
+		return
+	}
+	isListed := !r.listedAsOf.Before(c.since)
+	knowsVersions := c.version != "" && r.resumeVersion != ""
+	isReached := knowsVersions && !isNewerVersion(c.version, r.resumeVersion)
+	if isListed || isReached || r.isAbsent() {
+		c.confirm()
+		r.confirmation = nil
+	}
+}
+
+// demandList makes Run list as soon as it can, unless the store is confirmed already. A watch is interrupted for that.
+// A list that runs, or a backoff, ends first.
+func (r *Reflector[T]) demandList(reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.confirmation == nil {
+		return
+	}
+	r.confirmation.demanded = reason
+	if r.interruptWatch != nil {
+		r.interruptWatch()
+	}
+}
+
+// takeDemand makes a list due if Confirm has demanded one.
+func (r *Reflector[T]) takeDemand() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.isListDemandedLocked() {
+		return
+	}
+	if r.resumeVersion != "" { // Otherwise a list is due already, for a reason of its own.
+		r.resumeVersion = ""
+		r.relistReason = r.confirmation.demanded
+	}
+	r.confirmation.demanded = ""
+}
+
+func (r *Reflector[T]) isListDemandedLocked() bool {
+	return r.confirmation != nil && r.confirmation.demanded != ""
+}
+
+// allowInterrupt lets demandList call interrupt, which must end the watch that begins now. It calls interrupt at once
+// if a list has been demanded just before.
+func (r *Reflector[T]) allowInterrupt(interrupt context.CancelFunc) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.interruptWatch = interrupt
+	if r.isListDemandedLocked() {
+		interrupt()
+	}
+}
+
+func (r *Reflector[T]) forbidInterrupt() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.interruptWatch = nil
+}
+
+// logUnconfirmed logs that a new leader still waits for Confirm, and why.
+func (r *Reflector[T]) logUnconfirmed() {
+	r.log.Info("this replica leads, and waits until its cache is confirmed",
+		"kind", r.kind.Name, "why", r.whyUnconfirmed())
+}
+
+func (r *Reflector[T]) whyUnconfirmed() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case time.Now().Before(r.pausedUntil):
+		return "the last list or watch has failed"
+	case r.resumeVersion == "":
+		return "a list is not complete"
+	case r.confirmation == nil || r.confirmation.version == "":
+		return "the server has not said yet which version is the newest"
+	}
+	return "the watch is at version " + r.resumeVersion + ", and the newest is " + r.confirmation.version
 }
 
 // jittered returns a random duration that differs from d by at most this fraction of d. It keeps processes that started

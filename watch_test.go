@@ -1642,3 +1642,266 @@ func liveADay(f *fakekube.Server, day int) {
 	f.AddNode("cp", suite.ControlPlane, suite.TotalLabel+"=7")
 	f.SetLabel("w1", suite.ControlPlane, []any{"", nil}[day%2])
 }
+
+// confirming is a call of Confirm that runs in the background.
+type confirming struct {
+	since time.Time
+	ended chan error     // gets the error
+	took  *time.Duration // valid once ended has the error
+}
+
+// beginConfirm calls Confirm as a replica does that is elected now.
+func (r *testReflector) beginConfirm(ctx context.Context) confirming {
+	c := confirming{since: time.Now(), ended: make(chan error, 1), took: new(time.Duration)}
+	go func() {
+		err := r.Confirm(ctx, c.since)
+		*c.took = time.Since(c.since)
+		c.ended <- err
+	}()
+	return c
+}
+
+// versionQuestions returns the requests for the newest version so far.
+func versionQuestions(f *fakekube.Server) []fakekube.Request {
+	return f.Requests(func(request fakekube.Request) bool {
+		return fakekube.IsList("pods")(request) && request.Query.Get("limit") == "1"
+	})
+}
+
+// changeSomethingElse raises the newest version without an event on the watch of pods, as a renewed Lease does.
+func changeSomethingElse(f *fakekube.Server) { f.AddNode("n") }
+
+// In most rows, the pod new is added right before the replica is elected, and the store lacks it.
+func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		before  func(t *testing.T, f *fakekube.Server, r *testReflector) // ends when this replica is elected
+		during  func(t *testing.T, f *fakekube.Server, r *testReflector) // runs while Confirm does
+		shorter time.Duration                                            // Confirm takes longer than this
+		longer  time.Duration                                            // Confirm does not take longer than this
+		relist  string                                                   // the reason of a list that Confirm demands
+	}{
+		{
+			name:   "the watch has seen the newest version",
+			before: func(_ *testing.T, f *fakekube.Server, _ *testReflector) { f.AddPod("default", "new", "") },
+		},
+		{
+			name:   "an event brings a newer version",
+			before: func(_ *testing.T, f *fakekube.Server, _ *testReflector) { changeSomethingElse(f) },
+			during: func(_ *testing.T, f *fakekube.Server, _ *testReflector) {
+				testkit.Pass(300 * time.Millisecond)
+				f.AddPod("default", "new", "")
+			},
+			shorter: 299 * time.Millisecond,
+			longer:  300 * time.Millisecond,
+		},
+		{
+			name: "a bookmark brings the newest version",
+			before: func(_ *testing.T, f *fakekube.Server, _ *testReflector) {
+				changeSomethingElse(f)
+				f.Bookmarks = 300 * time.Millisecond
+				f.EndWatches(false)
+				synctest.Wait()
+			},
+			shorter: 299 * time.Millisecond,
+			longer:  300 * time.Millisecond,
+		},
+		{
+			name: "the pods do not change",
+			before: func(_ *testing.T, f *fakekube.Server, _ *testReflector) {
+				f.AddPod("default", "new", "")
+				changeSomethingElse(f)
+			},
+			shorter: confirmPatience - 1,
+			longer:  confirmPatience,
+			relist:  "elected",
+		},
+		{
+			name: "the watch lags",
+			before: func(t *testing.T, f *fakekube.Server, _ *testReflector) {
+				f.Lag(watchOfPods, 0)
+				synctest.Wait()
+				f.AddPod("default", "new", "")
+			},
+			shorter: confirmPatience - 1,
+			longer:  confirmPatience,
+			relist:  "elected",
+		},
+		{
+			name: "the watch is in a backoff",
+			before: func(t *testing.T, f *fakekube.Server, _ *testReflector) {
+				f.Script(t, "watch pods: refuse 429 retry-after 20s")
+				f.EndWatches(false)
+				synctest.Wait()
+				f.AddPod("default", "new", "")
+			},
+			shorter: 20 * time.Second,
+			longer:  26 * time.Second,
+			relist:  "elected",
+		},
+		{
+			name: "the watch is in a backoff, and the list fails",
+			before: func(t *testing.T, f *fakekube.Server, _ *testReflector) {
+				f.Script(t, "watch pods: refuse 429 retry-after 20s")
+				f.Script(t, "list pods: refuse 429 retry-after 20s")
+				f.EndWatches(false)
+				synctest.Wait()
+				f.AddPod("default", "new", "")
+			},
+			shorter: 40 * time.Second,
+			longer:  51 * time.Second,
+			relist:  "elected",
+		},
+		{
+			name: "a list from before runs",
+			before: func(t *testing.T, f *fakekube.Server, r *testReflector) {
+				f.AddPod("default", "new", "")
+				f.Compact()
+				f.Script(t, "list pods: delay 5s")
+				f.Script(t, "watch pods: refuse 410")
+				f.EndWatches(false)
+				testkit.Pass(2 * initialBackoff)
+				testkit.WantNumber(t, "lists when this replica is elected", len(podLists(f)), 2)
+				changeSomethingElse(f)
+			},
+			shorter: 3 * time.Second,
+			longer:  5 * time.Second,
+		},
+		{
+			name: "versions have gone back",
+			before: func(_ *testing.T, f *fakekube.Server, _ *testReflector) {
+				f.AddPod("default", "new", "")
+				synctest.Wait()
+				f.SetVersion(f.Latest() - 1)
+			},
+			relist: "restored",
+		},
+		{
+			name: "the question is refused",
+			before: func(t *testing.T, f *fakekube.Server, _ *testReflector) {
+				f.AddPod("default", "new", "")
+				f.Script(t, "list pods, 2 times: refuse 429 retry-after 20s")
+			},
+			shorter: 40 * time.Second,
+			longer:  51 * time.Second,
+		},
+		{
+			name: "the question is not answered",
+			before: func(t *testing.T, f *fakekube.Server, _ *testReflector) {
+				f.AddPod("default", "new", "")
+				f.Script(t, "list pods: stall")
+			},
+			shorter: confirmTimeout,
+			longer:  confirmTimeout + 2*initialBackoff,
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddPod("default", "old", "")
+				r := reflectPods(t, f)
+				testkit.Pass(time.Second)
+				row.before(t, f, r)
+				c := r.beginConfirm(t.Context())
+				if row.during != nil {
+					row.during(t, f, r)
+				}
+				err := <-c.ended
+				testkit.WantError(t, "Confirm", err, "")
+				testkit.WantBetween(t, "time that it took", *c.took, row.shorter, row.longer)
+				r.wantInSync(t, f)
+				for _, reason := range []string{"elected", "restored"} {
+					lists := strings.Count(r.metrics.Text(), fmt.Sprintf("reason=%q} 1", reason))
+					want := 0
+					if reason == row.relist {
+						want = 1
+					}
+					testkit.WantNumber(t, "lists for the reason "+reason, lists, want)
+				}
+				f.Heal()
+				testkit.Pass(time.Minute)
+				f.AddPod("default", "later", "")
+				testkit.Pass(time.Minute)
+				r.wantInSync(t, f)
+			})
+		})
+	}
+}
+
+func TestListSinceTheElectionNeedsNoQuestion(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		since := time.Now()
+		r := reflectPods(t, f)
+		changeSomethingElse(f)
+		testkit.Pass(time.Minute)
+		testkit.WantError(t, "Confirm", r.Confirm(t.Context(), since), "")
+		testkit.WantNumber(t, "questions", len(versionQuestions(f)), 0)
+		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
+		testkit.WantNumber(t, "watches", len(podWatches(f)), 1)
+	})
+}
+
+// Confirm returns when the version is new enough. The store must have the objects by then.
+func TestVersionMovesOnceItsEventIsApplied(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r := reflectPods(t, f)
+		var versions []string // at each change of the store
+		r.Subscribe(func(Delta[*Pod]) { versions = append(versions, r.State().ResourceVersion) })
+		before := r.State().ResourceVersion
+		f.AddPods(1)
+		synctest.Wait()
+		testkit.WantEqual(t, "the versions", versions, []string{before})
+	})
+}
+
+// A new leader must leave a server alone that has asked for a pause.
+func TestConfirmAsksNothingDuringABackoff(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r := reflectPods(t, f)
+		testkit.Pass(time.Second)
+		f.Script(t, "watch pods: refuse 429 retry-after 20s")
+		f.EndWatches(false)
+		synctest.Wait()
+		before := len(f.Requests(suite.All))
+		r.beginConfirm(t.Context())
+		testkit.Pass(19 * time.Second)
+		testkit.WantNumber(t, "requests during the backoff", len(f.Requests(suite.All))-before, 0)
+		testkit.WantText(t, r.log.String(), "waits until its cache is confirmed",
+			`why="the last list or watch has failed"`)
+		testkit.Pass(7 * time.Second)
+		testkit.WantNumber(t, "lists after the backoff", len(podLists(f)), 2)
+		testkit.WantNumber(t, "questions", len(versionQuestions(f)), 0)
+	})
+}
+
+func TestStopEndsConfirmAtOnce(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		fault string
+		after time.Duration
+	}{
+		{"in the question", "list pods: stall", time.Second},
+		{"in the backoff of the question", "list pods, always: refuse 503", time.Minute},
+		{"while it waits for the watch", "", confirmPatience / 2},
+		{"in the list", "list pods, skip 1, always: stall", time.Second},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				r := reflectPods(t, f)
+				testkit.Pass(time.Second)
+				for _, fault := range f.Script(t, row.fault) {
+					defer fault.Lift()
+				}
+				changeSomethingElse(f)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				c := r.beginConfirm(ctx)
+				testkit.Pass(row.after)
+				testkit.WantNumber(t, "errors before the stop", len(c.ended), 0)
+				cancel()
+				synctest.Wait()
+				testkit.WantNumber(t, "errors after the stop", len(c.ended), 1)
+				testkit.WantEqual(t, "the error", <-c.ended, context.Canceled)
+			})
+		})
+	}
+}

@@ -72,6 +72,9 @@ type Election struct {
 	newMeta json.RawMessage // the metadata of a new Lease
 	outage  *logging.Outage // of the requests about the Lease
 
+	tried     chan struct{} // closed by markTried
+	markTried func()        // may be called more than once
+
 	mu            sync.Mutex         // guards the fields below
 	term          context.Context    // nil before this replica leads; ended when it no longer leads
 	endTerm       context.CancelFunc // ends term
@@ -96,6 +99,7 @@ var (
 // New makes this replica's part in an election, which begins with Run. The replica's identity is its host's name and a
 // random number.
 func New(client *kube.Client, o Options) *Election {
+	tried := make(chan struct{})
 	return &Election{
 		options: o,
 		client:  client,
@@ -103,11 +107,18 @@ func New(client *kube.Client, o Options) *Election {
 		path:    "/apis/coordination.k8s.io/v1/namespaces/" + o.Namespace + "/leases/" + o.Name,
 		newMeta: json.RawMessage(fmt.Sprintf(`{"namespace":%q,"name":%q}`, o.Namespace, o.Name)),
 		outage:  logging.NewOutage(o.Log, "lease", "requests work again", "lease", o.Namespace+"/"+o.Name),
+
+		tried:     tried,
+		markTried: sync.OnceFunc(func() { close(tried) }),
 	}
 }
 
 // Lease returns the path of the Lease at the API server, and this replica's identity in it.
 func (e *Election) Lease() (path, identity string) { return e.path, e.id }
+
+// Tried returns a channel that is closed after Run's first try to acquire the lease, whether it has succeeded or not.
+// If it has succeeded, won has returned by then.
+func (e *Election) Tried() <-chan struct{} { return e.tried }
 
 // MayWrite returns an error unless this replica leads now. It checks the clock too, because the timer that ends the
 // term may be late: when a frozen process continues, its goroutines may run before its timers.
@@ -149,6 +160,7 @@ func (e *Election) WhilePermitted(ctx context.Context) (context.Context, context
 func (e *Election) Run(stop, resigned context.Context, won func()) {
 	defer e.outage.Stop()
 	defer e.release()
+	defer e.markTried()
 	deadline, isOurs := e.acquire(stop)
 	if !isOurs {
 		return
@@ -156,6 +168,7 @@ func (e *Election) Run(stop, resigned context.Context, won func()) {
 	term := e.beginTerm(resigned, deadline)
 	e.options.Log.Info("elected: this replica leads", "lease", e.path, "identity", e.id)
 	won()
+	e.markTried()
 	e.renew(term)
 }
 
@@ -180,6 +193,7 @@ func (e *Election) acquire(stop context.Context) (firstDeadline time.Time, isOur
 		case stop.Err() == nil: // A try that stop has cut off is no failure.
 			e.outage.Failed("acquire", "cannot acquire the lease", kube.PauseBetweenComplaints(err), "err", err)
 		}
+		e.markTried()
 		if retry.Sleep(stop, e.pauseBeforeNextTry()) != nil {
 			return time.Time{}, false
 		}

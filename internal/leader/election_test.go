@@ -118,6 +118,44 @@ func TestLeaderStopsWhenItsLeaseIsTaken(t *testing.T) {
 	})
 }
 
+func TestTriedSaysWhenTheFirstTryIsOver(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		script string
+		holder string
+		after  time.Duration
+		isOurs bool
+	}{
+		{"the lease is free", "get leases: delay 1s", "", time.Second, true},
+		{"another replica holds it", "get leases: delay 1s", "other", time.Second, false},
+		{"the request is refused", "get leases, always: refuse 403", "", 0, false},
+		{"the request is not answered", "get leases, always: stall", "", 5 * time.Second, false},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			simulate(t, func(t *testing.T, f *fakekube.Server) {
+				if row.holder != "" {
+					storeHeldLease(f, row.holder, 15, time.Now())
+				}
+				f.Script(t, row.script)
+				start := time.Now()
+				r := startReplica(t, f, "a")
+				<-r.Tried()
+				testkit.WantEqual(t, "time of the try", time.Since(start), row.after)
+				testkit.WantEqual(t, "won was called", isClosed(r.won), row.isOurs)
+			})
+		})
+	}
+}
+
+func isClosed(channel <-chan struct{}) bool {
+	select {
+	case <-channel:
+		return true
+	default:
+		return false
+	}
+}
+
 func TestIdentityIsTheHostAndARandomNumber(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		path, first := newElection(t, f, "host").Lease()

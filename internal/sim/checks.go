@@ -158,6 +158,44 @@ func (s *sim) checkWriteLocked(p *proc, q fakekube.Request) {
 	}
 	s.checkWriteIntervalLocked(p, q, patch)
 	s.checkWriteIsNeededLocked(p, q, patch)
+	s.checkKnowsElectionLocked(p, q)
+}
+
+// checkKnowsElectionLocked checks that a leader does not write from what was old already when it was elected: by its
+// log, it has received each change of the pods, and of the resource that it writes, up to its election. A change that
+// the watches have lost is not missed, because nothing tells the leader of it before the next list. A watch that lags
+// is no excuse, because lists do not lag.
+//
+// A line of the log may arrive later than a request that was sent after it, but at the same moment. So what seems to be
+// missing is looked for again when that moment is over.
+func (s *sim) checkKnowsElectionLocked(p *proc, q fakekube.Request) {
+	if s.missedBeforeElectionLocked(p, q) == "" {
+		return
+	}
+	s.later(time.Nanosecond, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		missed := s.missedBeforeElectionLocked(p, q)
+		if missed == "" || p.isDead {
+			return
+		}
+		first, others, _ := strings.Cut(missed, ", ")
+		s.breakRuleLocked(p, "writes, but was elected at version %d and has not received %s, nor %d later events: %s",
+			p.electedAt, first, strings.Count(others, ", "), q)
+	})
+}
+
+// missedBeforeElectionLocked returns the events up to the election of a process that it has not received yet, of the
+// pods and of the resource that it writes. It returns "" for a process that was not elected, and for a resource that
+// the process has not listed since a backup was restored: then nobody knows which of the old versions it has received.
+func (s *sim) missedBeforeElectionLocked(p *proc, write fakekube.Request) (events string) {
+	for _, resource := range []string{"pods", write.Resource} {
+		progress := p.progress[resource]
+		if progress != nil && progress.upTo != 0 {
+			events += s.changesBetweenLocked(resource, progress.upTo, p.electedAt, "")
+		}
+	}
+	return events
 }
 
 // checkWriteIntervalLocked checks that a write does not follow too soon after the answer to the last one.

@@ -78,6 +78,10 @@ func (s *sim) noteLeaderLocked(p *proc, a fakekube.Answer) {
 	if holderIn(a.Body) != "" {
 		s.leaderHost = a.Request.Host
 		s.leaderSentAt = p.leaseSentAt
+		if !p.hasLed {
+			p.hasLed = true
+			p.electedAt = s.newest
+		}
 	}
 }
 

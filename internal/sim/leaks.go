@@ -101,7 +101,7 @@ func goroutines() holding {
 			bubble = bubbleOf(stack) // The first stack is that of this goroutine.
 		}
 		entry := entryOf(stack)
-		isOwn := strings.HasPrefix(entry, "podcount/internal/sim.") || strings.HasPrefix(entry, "testing.")
+		isOwn := strings.Contains(entry, ".(*sim).") || strings.HasPrefix(entry, "testing.")
 		if bubbleOf(stack) == bubble && !isOwn {
 			numbers["goroutines in "+entry]++
 		}

@@ -264,3 +264,68 @@ func TestLogMustShowEverythingAtACalm(t *testing.T) {
 		})
 	}
 }
+
+// The process was elected at version 6. The pod p was added at 5 and changed at 6, and the node n was added at 6.
+func TestLeaderMustKnowWhatIsOlderThanItsElection(t *testing.T) {
+	const missed5 = "r0 writes, but was elected at version 6 and has not received 5 ADDED default/p, nor 1 later events"
+	for _, row := range []struct {
+		name   string
+		change func(s *sim, p *proc)
+		want   string
+	}{
+		{"it knows all", func(*sim, *proc) {}, ""},
+		{"it lacks newer events", func(s *sim, p *proc) { p.electedAt = 4; p.progress["pods"].upTo = 4 }, ""},
+		{"it lacks pods", func(s *sim, p *proc) { p.progress["pods"].upTo = 4 }, missed5},
+		{"it lacks a node", func(s *sim, p *proc) { p.progress["nodes"].upTo = 5 }, "6 ADDED n, nor 0 later events"},
+		{"it lacks a Count, and writes to a node", func(s *sim, p *proc) { p.progress["counts"].upTo = 1 }, ""},
+		{"it was not elected", func(s *sim, p *proc) { p.electedAt = 0; p.progress["pods"].upTo = 4 }, ""},
+		{"a backup was restored", func(s *sim, p *proc) { p.progress["pods"].forget() }, ""},
+		{"it was killed", func(s *sim, p *proc) { p.isDead = true; p.progress["pods"].upTo = 4 }, ""},
+		{"the watches have lost the events", func(s *sim, p *proc) {
+			p.progress["pods"].upTo = 4
+			for i := range s.history["pods"] {
+				s.history["pods"][i].Lost = true
+			}
+		}, ""},
+		{"its log is late", func(s *sim, p *proc) {
+			p.progress["pods"].upTo = 4
+			go func() {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				p.progress["pods"].upTo = 6
+			}()
+		}, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pod := fakekube.Object{"metadata": fakekube.Object{"namespace": "default", "name": "p"}}
+				node := fakekube.Object{"metadata": fakekube.Object{"name": "n"}}
+				count := fakekube.Object{"metadata": fakekube.Object{"namespace": "default", "name": "c"}}
+				s := &sim{
+					flags: flags{selects: func(fakekube.Object) bool { return true }},
+					t:     t,
+					began: time.Now(),
+					history: map[string][]fakekube.Change{
+						"pods": {
+							{Resource: "pods", Version: 5, New: pod},
+							{Resource: "pods", Version: 6, Old: pod, New: pod},
+						},
+						"nodes":  {{Resource: "nodes", Version: 6, New: node}},
+						"counts": {{Resource: "counts", Version: 2, New: count}},
+					},
+				}
+				p := &proc{
+					host:      "r0",
+					electedAt: 6,
+					progress:  map[string]*progress{"pods": {upTo: 6}, "nodes": {upTo: 6}, "counts": {upTo: 6}},
+				}
+				row.change(s, p)
+				s.mu.Lock()
+				s.checkKnowsElectionLocked(p, fakekube.Request{Route: fakekube.Route{Resource: "nodes"}})
+				s.mu.Unlock()
+				s.running.Wait()
+				wantBroken(t, s, row.want)
+			})
+		})
+	}
+}

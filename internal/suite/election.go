@@ -33,6 +33,13 @@ var Election = Topic{
 	{"a leader releases its lease after its last write", releaseAfterLastWrite},
 	{"a release is given up if the server does not answer", releaseGivenUp},
 	{"a standby stops at once", standbyStops},
+	{"a new leader writes nothing from an old cache", oldCacheIsNotWritten},
+	{"a new leader lists again only what does not change", quietAndBusyClusters},
+	{"a replica that leads from its start lists each kind once", leaderFromTheStart},
+	{"a replica lists although the lease cannot be read", listsWithoutLease},
+	{"a new leader waits for a list, keeps the lease and says why", leaderWithoutLists},
+	{"a new leader does not wait for a CRD that is gone", leaderWithoutCRD},
+	{"a new leader that waits for its caches stops at once", waitingLeaderStops},
 }
 
 func oneOfThree(t *testing.T, podcount Program) {
@@ -82,7 +89,6 @@ func handover(t *testing.T, podcount Program) {
 		}
 		testkit.WantEqual(t, "the transitions", LeaseNow(f)["leaseTransitions"], 1.0)
 		wantPromptStart(t, f, second)
-		wantListedOnce(t, f, second)
 		wantOneLeader(t, f)
 	})
 }
@@ -305,6 +311,211 @@ func standbyStops(t *testing.T, podcount Program) {
 		testkit.WantEqual(t, "the holder", holderNow(f), holder)
 		WantPeace(t, f, "-interval", "1s")
 	})
+}
+
+// oldCacheIsNotWritten shows that a replica whose watches cannot be opened does not write what they showed last. The
+// label is right all the time, so the new leader must not write it.
+func oldCacheIsNotWritten(t *testing.T, podcount Program) {
+	for _, resources := range []string{"pods", "nodes", "pods|nodes"} {
+		t.Run("the watches of "+resources+" are refused", func(t *testing.T) {
+			Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddNode("cp", ControlPlane)
+				first, second := podcount.startTwo(t, f)
+				refused := f.Script(t, "watch "+resources+" at b:1, always: refuse 503")
+				f.EndWatches(true)
+				testkit.Pass(2 * time.Minute)
+				f.AddPods(3)
+				testkit.Pass(2 * time.Second)
+				WantLabel(t, f, "cp", TotalLabel, "3")
+
+				first.Stop()
+				awaitLog(t, second, time.Minute+24*time.Second, "work begins")
+				testkit.Pass(time.Minute)
+				writes := f.Requests(func(r fakekube.Request) bool { return r.Host == "b:1" && IsWriteOf("nodes")(r) })
+				testkit.WantNumber(t, "needless writes by the new leader", len(writes), 0)
+				for _, fault := range refused {
+					fault.Lift()
+				}
+				f.AddPods(4)
+				WantPeace(t, f, "-interval", "1s")
+				wantOneLeader(t, f)
+			})
+		})
+	}
+}
+
+// quietAndBusyClusters shows how long a new leader waits until its caches are confirmed, and what that costs.
+func quietAndBusyClusters(t *testing.T, podcount Program) {
+	for _, row := range []struct {
+		name  string
+		churn func(f *fakekube.Server) // called every 10 ms
+		lists int                      // lists of pods and of nodes by the new leader, without those of its start
+		wait  time.Duration
+	}{
+		{"nothing changes", func(*fakekube.Server) {}, 2, confirmPatience},
+		{"pods change", addNewPod, 1, confirmPatience},
+		{"pods and nodes change", func(f *fakekube.Server) {
+			addNewPod(f)
+			f.SetLabel("n1", "changed-at", fmt.Sprint(time.Now().UnixNano()))
+		}, 0, 20 * time.Millisecond},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddNode("cp", ControlPlane)
+				f.AddNode("n1")
+				first, second := podcount.startTwo(t, f)
+				isList := func(r fakekube.Request) bool {
+					return r.Host == "b:1" && (IsList("pods")(r) || IsList("nodes")(r))
+				}
+				before := len(f.Requests(isList))
+				first.Stop()
+				var elected time.Time
+				for second.Logged("work begins") == 0 {
+					row.churn(f)
+					testkit.Pass(10 * time.Millisecond)
+					if elected.IsZero() && second.Logged("elected") > 0 {
+						elected = time.Now()
+					}
+					if !elected.IsZero() && time.Since(elected) > time.Minute {
+						t.Fatal("the new leader does not begin")
+					}
+				}
+				testkit.WantBetween(t, "time from the election", time.Since(elected), 0, row.wait+10*time.Millisecond)
+				testkit.WantNumber(t, "lists", len(f.Requests(isList))-before, row.lists)
+				testkit.WantNumber(t, "lines that explain a list", second.Logged("until its cache is confirmed"), row.lists)
+				WantPeace(t, f, "-interval", "1s")
+			})
+		})
+	}
+}
+
+// leaderFromTheStart shows that the first lists of a replica are requested after its election, and confirm themselves.
+func leaderFromTheStart(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddNode("cp", ControlPlane)
+		f.Script(t, "* leases: delay 1s")
+		podcount.StartReplica(t, f, "a")
+		testkit.Pass(30 * time.Second)
+		WantLabel(t, f, "cp", TotalLabel, "0")
+		for _, resource := range []string{"pods", "nodes", "counts"} {
+			lists := f.Requests(fakekube.IsList(resource))
+			testkit.WantNumber(t, "lists of "+resource+", and questions about its version", len(lists), 1)
+		}
+		wantPromptStart(t, f, "a")
+	})
+}
+
+// listsWithoutLease shows that replicas that cannot lead keep warm caches all the same.
+func listsWithoutLease(t *testing.T, podcount Program) {
+	for _, row := range []struct {
+		fault string
+		limit time.Duration // for the first lists
+	}{
+		{"* leases, always: refuse 403", time.Second},
+		{"* leases, always: stall", 4 * time.Second},
+	} {
+		t.Run(row.fault, func(t *testing.T) {
+			Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.Script(t, row.fault)
+				p := podcount.StartReplica(t, f, "a")
+				testkit.Pass(row.limit)
+				testkit.WantNumber(t, "complete lists", p.Logged("msg=listed"), 2)
+			})
+		})
+	}
+}
+
+// leaderWithoutLists shows a new leader that may no longer list.
+func leaderWithoutLists(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", ControlPlane)
+		first, second := podcount.startTwo(t, f)
+		refused := f.Script(t, "list pods at b:1, always: refuse 403")[0]
+		first.Stop()
+		f.AddPods(1)
+		testkit.Pass(40 * time.Minute)
+		testkit.WantNumber(t, "controllers that work", second.Logged("work begins"), 0)
+		testkit.WantText(t, second.Log.String(), `level=WARN msg="cannot confirm the cache" kind=Pod`)
+		testkit.WantBetween(t, "warnings in 40 minutes", second.Logged("level=WARN"), 2, 41)
+		testkit.WantNumber(t, "releases", second.Logged("the lease is released"), 0)
+		testkit.WantNumber(t, "elections", second.Logged("elected: this replica leads"), 1)
+		refused.Lift()
+		WantPeace(t, f, "-interval", "1s")
+		testkit.WantText(t, second.Log.String(), "Pod: the cache is confirmed after 4")
+		wantOneLeader(t, f)
+	})
+}
+
+// leaderWithoutCRD removes the CRD while the replica stands by. It has noticed that, or not yet, when it is elected.
+func leaderWithoutCRD(t *testing.T, podcount Program) {
+	for _, after := range []time.Duration{time.Second, time.Minute} {
+		t.Run(fmt.Sprint(after, " after the removal"), func(t *testing.T) {
+			Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.InstallCRD(&fakekube.CRD{HasStatus: true})
+				f.AddNode("cp", ControlPlane)
+				f.AddCount("web", `{"name":"web","count":1}`)
+				first, second := podcount.startTwo(t, f)
+				f.InstallCRD(nil)
+				testkit.Pass(after)
+				first.Stop()
+				f.AddPods(1)
+				testkit.Pass(time.Minute)
+				WantLabel(t, f, "cp", TotalLabel, "1")
+				testkit.WantNumber(t, "controllers that work", second.Logged("work begins"), 2)
+				f.InstallCRD(&fakekube.CRD{HasStatus: true})
+				f.AddCount("web", `{"name":"web","count":1}`)
+				WantPeace(t, f, "-interval", "1s")
+				testkit.WantText(t, f.CountStatus("web"), "true 1 1")
+			})
+		})
+	}
+}
+
+func waitingLeaderStops(t *testing.T, podcount Program) {
+	for _, fault := range []string{
+		"list pods at b:1, always: stall",
+		"list pods at b:1, always: refuse 503",
+		"list nodes at b:1, skip 1, always: stall",
+	} {
+		t.Run(fault, func(t *testing.T) {
+			Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddNode("cp", ControlPlane)
+				first, second := podcount.startTwo(t, f)
+				f.Script(t, fault)
+				first.Stop()
+				awaitLog(t, second, 5*time.Second, "elected: this replica leads")
+				testkit.Pass(8 * time.Second)
+				testkit.WantNumber(t, "controllers that work", second.Logged("work begins"), 0)
+				wantPromptStop(t, f, second, 0)
+				testkit.WantText(t, second.Log.String(), "the lease is released")
+			})
+		})
+	}
+}
+
+// startTwo starts two replicas, and returns them half a minute later, long before the next bookmark. The first one, a,
+// leads.
+func (podcount Program) startTwo(t *testing.T, f *fakekube.Server) (leader, standby *Process) {
+	t.Helper()
+	leader = podcount.StartReplica(t, f, "a")
+	testkit.Pass(2 * time.Second)
+	standby = podcount.StartReplica(t, f, "b")
+	testkit.Pass(30 * time.Second)
+	testkit.WantNumber(t, "log lines of b that it stands by", standby.Logged("standing by"), 1)
+	return leader, standby
+}
+
+// awaitLog lets time pass until a process has logged a text. It ends the test if that takes longer than limit.
+func awaitLog(t *testing.T, p *Process, limit time.Duration, text string) {
+	t.Helper()
+	start := time.Now()
+	for p.Logged(text) == 0 {
+		testkit.Pass(50 * time.Millisecond)
+		if time.Since(start) > limit {
+			t.Fatalf("podcount has not logged %q within %v", text, limit)
+		}
+	}
 }
 
 // startReplicas starts several replicas, and returns them by name.

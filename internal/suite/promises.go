@@ -10,6 +10,7 @@ const (
 	reflectorMaxBackoff = 30 * time.Second       // the longest of those waits, without jitter
 	auditInterval       = time.Hour              // plus or minus 10 %
 	discoveryInterval   = 10 * time.Second       // plus or minus 20 %
+	confirmPatience     = 500 * time.Millisecond // until a new leader lists a kind that does not change
 
 	// How podcount stops.
 	drainTimeout     = 10 * time.Second // how long writes in flight may take
