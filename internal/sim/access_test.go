@@ -166,23 +166,26 @@ func TestCalmEndsTheFaultsOfTheAccess(t *testing.T) {
 				if s.strike(fault, s.drawTarget(fault)) == "" {
 					t.Error("the fault does nothing")
 				}
-				wasMute := s.slots[0].link.isMute
+				wasMute := slices.ContainsFunc(s.slots, isMute)
 				wasShedding := s.access.isShedding.Load()
 				if s.isAccessHealthy() && !wasMute && !wasShedding {
 					t.Error("the fault has no effect")
 				}
 				s.endFaults()
-				isMute := s.slots[0].link.isMute
+				isStillMute := slices.ContainsFunc(s.slots, isMute)
 				isShedding := s.access.isShedding.Load()
-				if !s.isAccessHealthy() || isMute || isShedding {
+				if !s.isAccessHealthy() || isStillMute || isShedding {
 					t.Errorf("in the calm, the access is healthy: %v; new connections are silent: %v; they are shed: %v",
-						s.isAccessHealthy(), isMute, isShedding)
+						s.isAccessHealthy(), isStillMute, isShedding)
 				}
 				s.end()
 			})
 		})
 	}
 }
+
+// isMute reports whether new connections of a process are silent.
+func isMute(p *proc) bool { return p.link.isMute }
 
 func (s *sim) isAccessHealthy() bool {
 	s.access.mu.Lock()
