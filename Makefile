@@ -8,7 +8,7 @@ IMAGE     := podcount:latest
 PLATFORMS := linux/$(shell go env GOARCH)
 export CGO_ENABLED = 0
 
-.PHONY: build manifests image run test sim mutants e2e fuzz bench lint clean
+.PHONY: build manifests image run test sim sweep mutants e2e fuzz bench lint clean
 
 build: ## build podcount: one static binary, bin/podcount
 	go build $(FLAGS) -o bin/podcount .
@@ -40,6 +40,9 @@ test: ## run all tests, without a network and without a C compiler
 sim: ## simulate clusters and faults: SEEDS=1000 runs the seeds 1 to 1000, and SEEDS=17-17 runs seed 17; ONLY=3,8 runs only these steps
 	@[ -n '$(SEEDS)' ] || { echo 'use: make sim SEEDS=COUNT, or make sim SEEDS=FIRST-LAST'; exit 2; }
 	SEEDS='$(SEEDS)' ONLY='$(ONLY)' go test -count=1 -timeout 0 -run '^TestSimulation$$'
+
+sweep: ## let each request fail in each way: all of them, or with CASE='list pods' those whose name contains that
+	CASE='$(or $(CASE),all)' go test -count=1 -timeout 0 -run '^TestSweep$$'
 
 mutants: ## break each rule on purpose, and check that a test fails
 	bash testdata/mutants/run

@@ -575,6 +575,29 @@ func TestSimulation(t *testing.T) {
 	sim.RunSeeds(t, simulated, seeds)
 }
 
+// TestSweep runs a sample of the sweep. CASE=all runs all cases, and CASE=TEXT those whose name contains the text.
+func TestSweep(t *testing.T) {
+	sweep := sim.Sweep{
+		Options:   podcountSimulated(0),
+		Every:     53,
+		RerunCase: func(name string) string { return fmt.Sprintf("make sweep CASE='%s' runs this case again", name) },
+	}
+	if testkit.IsRaced() {
+		sweep.Every = 997
+	}
+	text := os.Getenv("CASE")
+	if text != "" {
+		sweep.Every = 1
+	}
+	if text != "all" {
+		sweep.Only = text
+	}
+	if os.Getenv("GOGC") == "" {
+		defer debug.SetGCPercent(debug.SetGCPercent(800)) // less time for garbage collection, more for cases
+	}
+	sim.RunSweep(t, sweep)
+}
+
 func TestSimulationReadsTheLog(t *testing.T) { sim.CheckWording(t, podcountSimulated(3)) }
 
 func TestMemoryIsBackAtEachCalm(t *testing.T) {

@@ -29,6 +29,7 @@
 // cache are outdated, while lists at an exact version are correct.
 //
 // Limit gives the server a Capacity: it then works on a few requests at once, others wait, and too many get a 429.
+// An answer can be cut at the end of each item or watch event (CutFrame). Record reports where these ends are.
 //
 // RunTests, called by TestMain, finds resources that tests have leaked. RunExecPlugin turns the test binary into the
 // exec plugin of a kubeconfig. Protobuf, ProtobufEvent and ProtobufMessage build answers for tests of a decoder.

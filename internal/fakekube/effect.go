@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -14,8 +15,9 @@ import (
 	"time"
 )
 
-// Effect is what a Fault does to a request: Refuse, Reply, Handle, Cut, Hang, DropRequest, DropAnswer or Stall. A Lie
-// is also an Effect, but it changes what lists and watches show instead of affecting single requests.
+// Effect is what a Fault does to a request: Refuse, Reply, Handle, Record, Cut, CutFrame, Truncate, Hang, DropRequest,
+// DropAnswer, Reset or Stall. A Lie is also an Effect, but it changes what lists and watches show instead of affecting
+// single requests.
 type Effect interface {
 	// String returns the effect in the text form of Script.
 	String() string
@@ -275,6 +277,9 @@ type shortWriter struct {
 	reached func()          // called when the limit is reached
 }
 
+// cuts implements cutter.
+func (w *shortWriter) cuts(answer []byte) bool { return len(answer) > w.left }
+
 // Unwrap gives http.ResponseController access to Flush.
 func (w *shortWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
@@ -292,14 +297,54 @@ func (w *shortWriter) Write(p []byte) (int, error) {
 	panic(http.ErrAbortHandler)
 }
 
-// DropRequest breaks the connection without processing the request.
+// Truncate sends the first half of the normal answer as if that were the whole one. Of a watch, it sends half of the
+// first event, and ends.
+type Truncate struct{}
+
+func (Truncate) apply(e *faultedRequest) {
+	defer func() {
+		if problem := recover(); problem != nil && problem != any(endOfHalf{}) {
+			panic(problem)
+		}
+	}()
+	e.serveNormally(&halfWriter{e.w}, e.server.Spy)
+}
+func (Truncate) problem() string { return "" }
+func (Truncate) String() string  { return "truncate" }
+
+// halfWriter passes on half of the first Write, and then panics with an endOfHalf.
+type halfWriter struct {
+	http.ResponseWriter
+}
+
+// endOfHalf is what a halfWriter panics with.
+type endOfHalf struct{}
+
+// Unwrap gives http.ResponseController access to Flush.
+func (w *halfWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *halfWriter) WriteHeader(code int) {
+	w.Header().Del("Content-Length") // it would show that the rest is missing
+	w.ResponseWriter.WriteHeader(code)
+}
+
+func (w *halfWriter) Write(p []byte) (int, error) {
+	w.ResponseWriter.Write(p[:len(p)/2])
+	panic(endOfHalf{})
+}
+
+// cuts implements cutter.
+func (w *halfWriter) cuts([]byte) bool { return true }
+
+// DropRequest breaks the connection without processing the request. Over HTTP/2, it resets only the stream.
 type DropRequest struct{}
 
 func (DropRequest) apply(*faultedRequest) { panic(http.ErrAbortHandler) }
 func (DropRequest) problem() string       { return "" }
 func (DropRequest) String() string        { return "drop request" }
 
-// DropAnswer processes the request, and then breaks the connection instead of answering.
+// DropAnswer processes the request, and then breaks the connection instead of answering. Over HTTP/2, it resets only
+// the stream.
 type DropAnswer struct{}
 
 func (DropAnswer) apply(e *faultedRequest) {
@@ -315,6 +360,32 @@ type discardAnswer http.Header
 func (n discardAnswer) Header() http.Header         { return http.Header(n) }
 func (n discardAnswer) Write(p []byte) (int, error) { return len(p), nil }
 func (n discardAnswer) WriteHeader(int)             {}
+
+// Reset breaks the connection with all requests on it, either before or after it processes the request. Without a
+// connection of ServeIn, ServeFor and the like, it affects only the request.
+type Reset struct {
+	ActsFirst bool
+}
+
+func (f Reset) apply(e *faultedRequest) {
+	if f.ActsFirst {
+		e.serveNormally(discardAnswer{}, nil)
+	}
+	conn, isKnown := e.r.Context().Value(connKey{}).(net.Conn)
+	if isKnown {
+		conn.Close()
+	}
+	panic(http.ErrAbortHandler)
+}
+
+func (f Reset) problem() string { return "" }
+
+func (f Reset) String() string {
+	if f.ActsFirst {
+		return "reset after acting"
+	}
+	return "reset before acting"
+}
 
 // Stall neither processes nor answers the request, and waits until the client is gone.
 type Stall struct{}

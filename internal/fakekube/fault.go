@@ -79,7 +79,7 @@ func (ft Fault) problem() string {
 // isRandom reports whether Rate chooses requests at random.
 func (ft Fault) isRandom() bool { return ft.Rate > 0 && ft.Rate < 1 }
 
-// String returns the fault in the text form of Script. Script can parse it unless it has an If or a Handle.
+// String returns the fault in the text form of Script. Script can parse it unless it has an If, a Handle or a Record.
 func (ft Fault) String() string {
 	text := ft.On.String()
 	if ft.Skip > 0 {
@@ -156,8 +156,8 @@ type Injection struct {
 // Inject adds a fault. A request meets at most one fault: the first match in the order of injection. A Lie is
 // different: it combines with any fault.
 //
-// When the test ends or Lift is called, the test fails if the fault was met fewer than Times times or not at all, or
-// if the last answer was too short for its Cut or Hang. It does not fail if LiftFaults or Heal have removed the
+// When the test ends or Lift is called, the test fails if the fault was met fewer than Times times or not at all, or if
+// the last answer was too short for its Cut, CutFrame or Hang. It does not fail if LiftFaults or Heal have removed the
 // fault, or if it has failed already. Inject panics if the fault is invalid.
 func (s *Server) Inject(t TB, ft Fault) *Injection {
 	t.Helper()
@@ -243,6 +243,13 @@ func (s *Server) withoutTokensLocked(users string) string {
 		}
 	}
 	return strings.Join(shown, "|")
+}
+
+// Shortfall says how the fault was not met as Inject requires. It returns "" if it was met.
+func (in *Injection) Shortfall() string {
+	in.server.mu.Lock()
+	defer in.server.mu.Unlock()
+	return in.shortfallLocked()
 }
 
 // shortfallLocked says how the fault was not met. It returns "" if it was met.
@@ -356,7 +363,7 @@ func waitFor(ctx context.Context, delay time.Duration) bool {
 	return ctx.Err() == nil
 }
 
-// recordTruncation records whether an answer was too short for a Cut or a Hang.
+// recordTruncation records whether an answer was too short for a Cut, a CutFrame or a Hang.
 func (in *Injection) recordTruncation(isShort bool) {
 	in.server.mu.Lock()
 	defer in.server.mu.Unlock()

@@ -32,6 +32,7 @@ func TestInjectedFaultMustBeMetUnlessRemoved(t *testing.T) {
 		"always, and met":            {"list pods, always: drop request", lists(3), false},
 		"another is sent":            {"list nodes: drop request", lists(1), true},
 		"too short to be cut":        {"list pods: cut after 100000 bytes", lists(1), true},
+		"fewer frames than that":     {"list pods: cut after frame 3", lists(1), true},
 		"long enough to be cut":      {"list pods: cut after 10 bytes", lists(1), false},
 		"always too short":           {"list pods, always: hang after 100000 bytes", lists(2), true},
 	} {
@@ -173,6 +174,12 @@ func TestEffects(t *testing.T) {
 		"drop request":                     {0, ""},
 		"drop answer":                      {0, ""},
 		"cut after 8 bytes":                {0, `{"`},
+		"cut after frame 0":                {0, ""},
+		"cut after frame 0 plus 8 bytes":   {0, `{"`},
+		"cut after frame 1":                {0, `{"`},
+		"truncate":                         {200, `{"`},
+		"reset before acting":              {0, ""},
+		"reset after acting":               {0, ""},
 		"reply 200":                        {200, ""},
 		"reply 502 header A b body <html>": {502, "<html>"},
 		"refuse 418": {418, `{"kind":"Status","apiVersion":"v1","metadata":{},` +
@@ -188,7 +195,8 @@ func TestEffects(t *testing.T) {
 				t.Errorf("%d %q, want %d %q", code, body, want.code, want.body)
 			}
 			hasActed := f.Label("n", "a") == "b"
-			acts := effect == "drop answer" || strings.HasPrefix(effect, "cut")
+			acts := effect == "drop answer" || effect == "reset after acting" || effect == "truncate" ||
+				strings.HasPrefix(effect, "cut")
 			if hasActed != acts {
 				t.Errorf("it has acted: %v", hasActed)
 			}
@@ -291,6 +299,9 @@ func TestInvalidFaultPanicsWithTheReason(t *testing.T) {
 		"no code to refuse with":  {Do: Refuse{Code: 200}},
 		"no code to reply with":   {Do: Reply{Code: 700}},
 		"at least 1 byte":         {Do: Cut{}},
+		"frame 0 ends":            {Do: CutFrame{Extra: -1}},
+		"no such frame":           {Do: CutFrame{Frame: -1}},
+		"nobody gets":             {Do: Record{}},
 		"less than 0":             {Do: stall, Times: -2},
 		"not between 0 and 1":     {Do: stall, Rate: 1.5},
 		"how often":               {Do: stall, Every: 3},

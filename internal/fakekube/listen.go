@@ -1,6 +1,7 @@
 package fakekube
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
 	"log"
@@ -48,7 +49,21 @@ func (s *Server) ServeTLS() (*Serving, error) {
 
 // quietServer returns a server that does not log connection errors, because tests cause them.
 func quietServer(handler http.Handler) *http.Server {
-	return &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0)}
+	return &http.Server{
+		Handler:     handler,
+		ErrorLog:    log.New(io.Discard, "", 0),
+		ConnContext: withConn,
+	}
+}
+
+// connKey is the key of a request's connection in its context. The connection is the one below TLS.
+type connKey struct{}
+
+func withConn(ctx context.Context, conn net.Conn) context.Context {
+	if overTLS, isTLS := conn.(*tls.Conn); isTLS {
+		conn = overTLS.NetConn()
+	}
+	return context.WithValue(ctx, connKey{}, conn)
 }
 
 // ServeFor serves the fake on a port of 127.0.0.1 in real time, with plain HTTP/1.1, until the test ends, and returns

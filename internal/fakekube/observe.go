@@ -201,7 +201,7 @@ func (r *request) answerForSpy() Answer {
 // isCut reports whether a fault will truncate the answer. A watch has no fixed length, so a fault truncates it sooner
 // or later.
 func (r *request) isCut() bool {
-	w, isFaulty := r.w.(*shortWriter)
+	w, isFaulty := r.w.(cutter)
 	if !isFaulty {
 		return false
 	}
@@ -210,5 +210,11 @@ func (r *request) isCut() bool {
 		return true
 	}
 	data, _ := r.payload()
-	return len(data) > w.left
+	return w.cuts(data)
+}
+
+// cutter is an http.ResponseWriter that may not pass on a whole answer.
+type cutter interface {
+	// cuts reports whether an answer of a fixed length will be truncated.
+	cuts(answer []byte) bool
 }

@@ -27,8 +27,10 @@ import (
 //	effects  = "delay" duration | effect | "delay" duration "," effect
 //	effect   = "refuse" code [ "reason" word ] [ "message" word ] [ "retry-after" duration ]
 //	         | "reply" code { "header" name value } [ "body" word ]
-//	         | "cut" "after" N "bytes" | "hang" "after" N "bytes"
+//	         | "cut" "after" N "bytes" | "hang" "after" N "bytes" | "truncate"
+//	         | "cut" "after" "frame" N [ "plus" N "bytes" | "minus" N "bytes" ]
 //	         | "drop" "request" | "drop" "answer" | "stall"
+//	         | "reset" "before" "acting" | "reset" "after" "acting"
 //	         | "lie" "about" N "changes"
 //
 // The words correspond to the fields of Fault, Requests and the effects. "*" is any verb or resource. A word must be
@@ -320,20 +322,27 @@ func (p *scriptParser) count(ft *Fault) {
 }
 
 func (p *scriptParser) effect() Effect {
-	switch p.expect("refuse", "reply", "cut", "hang", "drop", "stall", "lie") {
+	switch p.expect("refuse", "reply", "cut", "hang", "drop", "reset", "stall", "truncate", "lie") {
 	case "refuse":
 		return p.refuse()
 	case "reply":
 		return p.reply()
 	case "cut":
-		return Cut{After: p.bytes()}
+		return p.cut()
 	case "hang":
+		p.expect("after")
 		return Hang{After: p.bytes()}
+	case "truncate":
+		return Truncate{}
 	case "drop":
 		if p.expect("request", "answer") == "request" {
 			return DropRequest{}
 		}
 		return DropAnswer{}
+	case "reset":
+		when := p.expect("before", "after")
+		p.expect("acting")
+		return Reset{ActsFirst: when == "after"}
 	case "lie":
 		p.expect("about")
 		n := p.number("a number of changes")
@@ -343,8 +352,22 @@ func (p *scriptParser) effect() Effect {
 	return Stall{}
 }
 
-func (p *scriptParser) bytes() int {
+func (p *scriptParser) cut() Effect {
 	p.expect("after")
+	if !p.accept("frame") {
+		return Cut{After: p.bytes()}
+	}
+	f := CutFrame{Frame: p.number("a number of a frame")}
+	switch {
+	case p.accept("plus"):
+		f.Extra = p.bytes()
+	case p.accept("minus"):
+		f.Extra = -p.bytes()
+	}
+	return f
+}
+
+func (p *scriptParser) bytes() int {
 	n := p.number("a number of bytes")
 	p.expect("bytes", "byte")
 	return n

@@ -44,7 +44,17 @@ func TestScriptAndFaultAreEquivalent(t *testing.T) {
 				Body:   "<html>\n",
 			},
 		},
-		"watch: hang after 1 bytes":        {On: Requests{Verb: "watch"}, Do: Hang{After: 1}},
+		"watch: hang after 1 bytes": {On: Requests{Verb: "watch"}, Do: Hang{After: 1}},
+		"list: cut after frame 3":   {On: Requests{Verb: "list"}, Do: CutFrame{Frame: 3}},
+		"list: cut after frame 0 plus 1 byte": {
+			On: Requests{Verb: "list"}, Do: CutFrame{Extra: 1},
+		},
+		"list: cut after frame 3 minus 2 bytes": {
+			On: Requests{Verb: "list"}, Do: CutFrame{Frame: 3, Extra: -2},
+		},
+		"list: truncate":                   {On: Requests{Verb: "list"}, Do: Truncate{}},
+		"list: reset before acting":        {On: Requests{Verb: "list"}, Do: Reset{}},
+		"list: reset after acting":         {On: Requests{Verb: "list"}, Do: Reset{ActsFirst: true}},
 		"list: cut after 300 bytes":        {On: Requests{Verb: "list"}, Do: Cut{After: 300}},
 		"list|watch: lie about 2 changes":  {On: Requests{Verb: "list|watch"}, Do: Lie{Changes: 2}},
 		"* pods web-0: lie about 1 change": {On: Requests{Resource: "pods", Name: "web-0"}, Do: Lie{Changes: 1}},

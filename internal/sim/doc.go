@@ -51,6 +51,18 @@
 //
 // If a rule is broken, the test reports the rule, what led to it, and how to run that seed again.
 //
+// # The sweep
+//
+// A simulation meets faults at random. The sweep is complete instead, for a short life of one process (sweepplans.go).
+// It records the requests of this life. Then it lives it again for each request and each way to fail (sweepfaults.go),
+// with exactly that one fault (sweeplife.go). At the end of each stage of the life, everything must become right within
+// the bound. In the end, the process must stop in an orderly way. The rules above apply, too.
+//
+// A request is identified by its stage, its class and its number in that class, such as "start: list pods 1". So it is
+// the same request in each run, although requests for different resources overtake each other.
+//
+//	sim.RunSweep(t, sim.Sweep{Options: options, Every: 50}) // each 50th case
+//
 // # What it knows about the program
 //
 // The package knows podcount's rules: what podcount counts, which labels and statuses show the counts, and that

@@ -390,21 +390,29 @@ func (s *sim) checkProgressLocked() {
 }
 
 func (s *sim) checkResourceLocked(p *proc, resource string) {
-	progress := p.progress[resource]
-	switch {
-	case resource == "counts" && !progress.isDiscovered:
-		s.breakRuleLocked(p, "has not logged, though no fault is left, that %s is installed", resource)
-	case progress.upTo == 0:
-		s.breakRuleLocked(p, "has not logged, though no fault is left, that it has listed %s", resource)
-	case !progress.isWatching:
-		s.breakRuleLocked(p, "has not logged, though no fault is left, that it watches %s", resource)
-	case progress.upTo < progress.sent:
-		s.breakRuleLocked(p, "has logged events of %s up to version %d, though it was sent events up to version %d",
-			resource, progress.upTo, progress.sent)
-	case !progress.unloggedAudit.IsZero():
-		s.breakRuleLocked(p, "has not logged the audit of %s that was answered at %v",
-			resource, progress.unloggedAudit.Sub(s.began))
+	missing := p.progress[resource].missing(resource)
+	if missing != "" {
+		s.breakRuleLocked(p, "%s", missing)
 	}
+}
+
+// missing says what a process has not logged, though it should have when all faults are over. It returns "" if nothing
+// is missing.
+func (p *progress) missing(resource string) string {
+	switch {
+	case resource == "counts" && !p.isDiscovered:
+		return fmt.Sprintf("has not logged, though no fault is left, that %s is installed", resource)
+	case p.upTo == 0:
+		return fmt.Sprintf("has not logged, though no fault is left, that it has listed %s", resource)
+	case !p.isWatching:
+		return fmt.Sprintf("has not logged, though no fault is left, that it watches %s", resource)
+	case p.upTo < p.sent:
+		return fmt.Sprintf("has logged events of %s up to version %d, though it was sent events up to version %d",
+			resource, p.upTo, p.sent)
+	case !p.unloggedAudit.IsZero():
+		return fmt.Sprintf("has not logged the audit of %s that was answered at %v", resource, p.unloggedAudit)
+	}
+	return ""
 }
 
 // checkTotalsLocked checks, at the end of a seed, that the simulation has understood the logs.

@@ -161,6 +161,13 @@ func (l *link) setSpeed(bytesPerSecond int) {
 	l.fromServer.setSpeed(bytesPerSecond)
 }
 
+// close closes all connections, as the kernel does when a process has ended.
+func (l *link) close() {
+	for _, w := range l.openWires() {
+		w.Close()
+	}
+}
+
 // silence makes all connections silent. Neither end notices that.
 func (l *link) silence() {
 	for _, w := range l.openWires() {
@@ -218,6 +225,13 @@ func (l *link) mayLose() bool {
 }
 
 func (l *link) hasSilentWire() bool { return slices.ContainsFunc(l.openWires(), (*wire).isSilent) }
+
+// noteBreak notes that the server breaks a connection at this moment, so that its answers may be lost.
+func (l *link) noteBreak() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closedAt = time.Now()
+}
 
 func (l *link) openWires() []*wire {
 	l.mu.Lock()

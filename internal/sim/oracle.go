@@ -136,9 +136,10 @@ var viewedResources = []string{"pods", "nodes", "counts"}
 
 // look returns a view of the fake's present state.
 func (s *sim) look() view {
+	crd := s.fake.InstalledCRD()
 	v := view{
 		objects:           map[string]map[key]fakekube.Object{},
-		hasStatusResource: s.fake.InstalledCRD().HasStatus,
+		hasStatusResource: crd != nil && crd.HasStatus,
 	}
 	for _, resource := range viewedResources {
 		v.objects[resource] = map[key]fakekube.Object{}

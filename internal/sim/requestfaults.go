@@ -90,7 +90,7 @@ func (s *sim) noteOutcome(q fakekube.Request, f requestFault) {
 // refuses reports whether a client sees a failure before it gets any part of an answer.
 func (f requestFault) refuses() bool {
 	switch effect := f.outcome.fault.Do.(type) {
-	case fakekube.DropRequest, fakekube.DropAnswer, fakekube.Stall:
+	case fakekube.DropRequest, fakekube.DropAnswer, fakekube.Reset, fakekube.Stall:
 		return true
 	case fakekube.Reply:
 		return effect.Code >= 300

@@ -1,0 +1,413 @@
+package sim
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podcount/internal/fakekube"
+)
+
+// sweptLife is one run of the swept life.
+type sweptLife struct {
+	*sim
+	plan      lifePlan
+	sweptCase *sweptCase // nil in the run that records the requests
+	injection *fakekube.Injection
+	dir       string // of the kubeconfig, the CA and the token
+
+	truths     map[string]bool // what was ever true: the name of each label and its value, and the numbers of Counts
+	wrongSince time.Time       // when a step began before which everything was right
+	recovery   time.Duration   // the longest time until everything was right again
+
+	// sim.mu guards the fields below.
+	stage     stage
+	idleFrom  time.Time // when the idle stage began; the zero time before that
+	idleUntil time.Time
+	requests  map[string]int // of this stage so far, by class
+	struckAt  time.Time      // when the fault struck; the zero time before that
+	recording []recordedRequest
+}
+
+// recordedRequest is a request of the undisturbed life.
+type recordedRequest struct {
+	place  place
+	frames int // of its answer, without those that only repeat
+}
+
+// live runs a swept life once. c is the fault, or nil to record the requests.
+func live(t *testing.T, o Options, plan lifePlan, c *sweptCase) (w *sweptLife, result Result) {
+	synctest.Test(t, func(t *testing.T) {
+		w = newSweptLife(t, o, plan)
+		w.sweptCase = c
+		w.run()
+		result = w.end()
+	})
+	return w, result
+}
+
+func newSweptLife(t *testing.T, o Options, plan lifePlan) *sweptLife {
+	w := &sweptLife{
+		sim:      emptySim(t, o),
+		plan:     plan,
+		dir:      t.TempDir(),
+		truths:   map[string]bool{},
+		requests: map[string]int{},
+	}
+	w.flags = sweptFlags(plan, o.OwnPodsLabel)
+	w.slots = make([]*proc, 1)
+	w.access = plainAccess(t) // connect replaces its flags
+	w.net = w.serveTLS()
+	w.connect = w.writeKubeconfig
+	return w
+}
+
+// sweptFlags returns the flags of the process.
+func sweptFlags(plan lifePlan, ownPodsLabel string) flags {
+	f := flags{
+		args:           append([]string{"-interval", "1s", "-node-label", ownPodsLabel}, plan.args...),
+		interval:       time.Second,
+		selects:        func(fakekube.Object) bool { return true },
+		labelsEachNode: true,
+		runsCounts:     true,
+	}
+	if !plan.isWithoutElection {
+		f.args = append(f.args, "-leader-elect")
+		f.leaseDuration = 15 * time.Second
+		f.renewDeadline = 10 * time.Second
+	}
+	return f
+}
+
+// serveTLS serves the fake over TLS and HTTP/2, and writes its CA.
+func (w *sweptLife) serveTLS() *fakekube.Network {
+	ca := fakekube.NewAuthority(w.t, "CA")
+	certificate, key := ca.Issue(w.t, "server", func(c *x509.Certificate) {
+		for i := range 10 { // A process that has lost its lease is followed by another one.
+			c.DNSNames = append(c.DNSNames, fmt.Sprintf("r0-%d", i))
+		}
+	})
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.writeFile("ca.crt", string(ca.PEM()))
+	return w.fake.ServeIn(w.t, func() *tls.Certificate { return &pair })
+}
+
+func (w *sweptLife) writeFile(name, text string) {
+	if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600); err != nil {
+		w.t.Error(err)
+	}
+}
+
+// writeKubeconfig writes the kubeconfig of a process, and returns the flags that name it.
+func (w *sweptLife) writeKubeconfig(p *proc) []string {
+	file := filepath.Join(w.dir, "config")
+	kubeconfig{server: "https://" + p.host, ca: "ca.crt", token: "token"}.write(w.t, file)
+	return []string{"-kubeconfig", file}
+}
+
+// setToken gives the process a new token. The server refuses all other tokens from now on.
+func (w *sweptLife) setToken(token string) {
+	w.writeFile("token", token)
+	w.fake.Allow(token)
+}
+
+// run lives all stages, lets the process stop, and checks everything.
+func (w *sweptLife) run() {
+	w.inject()
+	for _, next := range w.plan.stages {
+		w.liveStage(next)
+		if w.hasBroken() {
+			return
+		}
+	}
+	w.checkCalm()
+	w.stopOrderly()
+	w.checkWritesWereTrue()
+	w.checkFaultWasMet()
+}
+
+// liveStage lives a stage, and checks at its end that everything is right.
+func (w *sweptLife) liveStage(next stage) {
+	w.begin(next)
+	for _, step := range next.steps {
+		w.noteRecovery()
+		step(w)
+		w.noteTruths()
+		settle(stepPause)
+	}
+	settle(next.lasts)
+	w.awaitFault()
+	w.awaitRight()
+}
+
+// begin begins a stage.
+func (w *sweptLife) begin(next stage) {
+	w.record("stage %s", next.name)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stage = next
+	if next.isIdle {
+		w.idleFrom = time.Now()
+		w.idleUntil = w.idleFrom.Add(next.lasts)
+	}
+	clear(w.requests)
+}
+
+// inject injects the fault, or the recorder.
+func (w *sweptLife) inject() {
+	if w.sweptCase == nil {
+		recorder := fakekube.Record{Begin: w.recordRequest}
+		w.fake.InjectUnchecked(fakekube.Fault{Times: fakekube.Always, Do: recorder})
+		return
+	}
+	fault := w.sweptCase.fault.fault
+	fault.On.If = func(q fakekube.Request) bool { return w.placeOf(q) == w.sweptCase.place }
+	fault.Met = w.noteStruck
+	w.injection = w.fake.InjectUnchecked(fault)
+}
+
+// placeOf returns the place of a new request, and counts it.
+func (w *sweptLife) placeOf(q fakekube.Request) place {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	class := classOf(q)
+	w.requests[class]++
+	return place{stage: w.stage.name, class: class, number: w.requests[class]}
+}
+
+// recordRequest records a request of the undisturbed life, and the frames of its answer.
+func (w *sweptLife) recordRequest(q fakekube.Request) (ended func(fakekube.Recording)) {
+	place := w.placeOf(q)
+	isRepeat := w.isIdleNow() && place.number > 1
+	if isRepeat || !w.plan.sweeps(place) {
+		return func(fakekube.Recording) {}
+	}
+	return func(answer fakekube.Recording) {
+		if answer.Header.Get("Content-Encoding") != "" {
+			w.fail("the answer to %s is compressed, so it has no frames", place)
+		}
+		frames := w.distinctFrames(answer.Frames)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.recording = append(w.recording, recordedRequest{place: place, frames: frames})
+	}
+}
+
+func (w *sweptLife) isIdleNow() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.stage.isIdle
+}
+
+// distinctFrames returns how many frames an answer has before it only repeats bookmarks in an idle stage.
+func (w *sweptLife) distinctFrames(frames []fakekube.RecordedFrame) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	bookmarks := 0
+	var last time.Time
+	for i, frame := range frames {
+		isIdle := frame.SentAt.After(w.idleFrom) && frame.SentAt.Before(w.idleUntil)
+		if isIdle && !frame.SentAt.Equal(last) {
+			bookmarks++
+		}
+		if bookmarks > mostBookmarks {
+			return i
+		}
+		last = frame.SentAt
+	}
+	return len(frames)
+}
+
+// noteStruck notes that the fault strikes a request, and has its effect on the network.
+func (w *sweptLife) noteStruck(q fakekube.Request) {
+	w.mu.Lock()
+	w.struckAt = time.Now()
+	p := w.byHost[q.Host]
+	w.mu.Unlock()
+	if p == nil {
+		return
+	}
+	class := requestClass{name: w.sweptCase.place.class}
+	w.noteOutcome(q, requestFault{class, w.sweptCase.fault.outcome})
+	if w.sweptCase.fault.disturb != nil {
+		w.disturb(p, func(l *link) { w.sweptCase.fault.disturb(w.sim, l) })
+	}
+}
+
+// longestWait is how long a stage waits for the request that the fault shall strike. Some requests come at random
+// times, so one that the recorded stage had may come later.
+const longestWait = time.Minute
+
+// awaitFault waits for the fault to strike if that must happen in this stage.
+func (w *sweptLife) awaitFault() {
+	end := time.Now().Add(longestWait)
+	for w.isFaultDue() && time.Now().Before(end) {
+		settle(w.interval)
+	}
+}
+
+func (w *sweptLife) isFaultDue() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sweptCase != nil && w.sweptCase.place.stage == w.stage.name && w.struckAt.IsZero()
+}
+
+func (w *sweptLife) isFaultSilent() bool { return w.sweptCase != nil && w.sweptCase.fault.isSilent }
+
+// awaitRight waits until everything is right, and checks that this happens within the bound.
+func (w *sweptLife) awaitRight() {
+	if w.isFaultSilent() {
+		w.extendBoundForSilence()
+	}
+	bound := w.nextBound()
+	end := time.Now().Add(bound)
+	for !w.isRight() && time.Now().Before(end) {
+		settle(w.interval)
+	}
+	w.checkRight(fmt.Sprintf("within %v after stage %q", bound, w.stage.name))
+	w.noteRecovery()
+}
+
+// isRight reports whether all labels and statuses are right.
+func (w *sweptLife) isRight() bool {
+	expected, actual := w.labelsAndStatuses(w.look())
+	return maps.Equal(expected, actual)
+}
+
+// noteRecovery notes, if everything is right, how long that has taken: from the fault, or from the step that made
+// something wrong if that was later, to the last write. A step may follow.
+func (w *sweptLife) noteRecovery() {
+	if !w.isRight() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	since := w.wrongSince
+	w.wrongSince = time.Now()
+	if w.struckAt.IsZero() {
+		return
+	}
+	if w.struckAt.After(since) {
+		since = w.struckAt
+	}
+	w.recovery = max(w.recovery, w.lastWriteAt.Sub(since))
+}
+
+// checkCalm checks that the process follows every resource again, and writes nothing for five intervals.
+func (w *sweptLife) checkCalm() {
+	w.begin(stage{name: calmStage})
+	if w.isFaultSilent() {
+		settle(w.Silence) // The process may lose its lease, and be followed by another one.
+	}
+	end := time.Now().Add(w.nextBound())
+	for !w.hasProgressed() && time.Now().Before(end) {
+		settle(w.interval)
+	}
+	writes := w.noteCalm(time.Now())
+	settle(5 * w.interval)
+	w.checkRight("five intervals later")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stats.writes != writes {
+		w.failLocked("writes continue although everything is right")
+	}
+	w.checkProgressLocked()
+}
+
+// hasProgressed reports whether the process has logged everything that checkProgressLocked demands.
+func (w *sweptLife) hasProgressed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, resource := range w.resources() {
+		if w.slots[0].progress[resource].missing(resource) != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// gracePeriod is how long a process may take to stop. Kubernetes kills the containers of a pod after that.
+const gracePeriod = 30 * time.Second
+
+// stopOrderly asks the process to stop, and checks that it ends in time. runProcess checks its error.
+func (w *sweptLife) stopOrderly() {
+	w.begin(stage{name: stopStage})
+	p, wasEnding := w.markEnding(0, false)
+	if wasEnding {
+		w.fail("the process was not running at the end")
+		return
+	}
+	start := time.Now()
+	p.stop()
+	w.running.Wait()
+	took := time.Since(start)
+	if took > gracePeriod {
+		w.fail("it took %v to stop", took)
+	}
+}
+
+// noteTruths notes what all labels should be now, and how many pods a Count has.
+func (w *sweptLife) noteTruths() {
+	expected, _ := w.labelsAndStatuses(w.look())
+	for name, value := range expected {
+		w.truths[name+" "+value] = true
+	}
+	number := podsPerName(w.fake.All("pods"))["default/"+countedName]
+	w.truths[fmt.Sprint(countedName, " ", number)] = true
+}
+
+// checkWritesWereTrue checks that the process has never written anything that was not true before, such as a number of
+// only some of the pods. What it writes may be late.
+func (w *sweptLife) checkWritesWereTrue() {
+	isPatch := func(q fakekube.Request) bool { return q.Verb == "patch" && q.Resource != "events" }
+	for _, q := range w.fake.Requests(isPatch) {
+		for _, written := range w.writtenBy(q) {
+			if !w.truths[written] {
+				w.fail("writes what was never true: %s", written)
+			}
+		}
+	}
+}
+
+// writtenBy returns the labels or the number that a patch writes, as in truths. A status may show an old number of pods
+// for a new Count, because the pods may come later than the Count.
+func (w *sweptLife) writtenBy(q fakekube.Request) (written []string) {
+	var patch sentPatch
+	json.Unmarshal([]byte(q.Body), &patch)
+	if q.Resource == "counts" {
+		return []string{fmt.Sprint(countedName, " ", patch.Status["count"])}
+	}
+	names := map[string]string{w.TotalLabel: " total ", w.OwnPodsLabel: " own "}
+	for label, value := range patch.Metadata.Labels {
+		written = append(written, q.Name+names[label]+fmt.Sprint(value))
+	}
+	return written
+}
+
+// checkFaultWasMet checks that the fault has struck.
+func (w *sweptLife) checkFaultWasMet() {
+	if w.injection == nil {
+		return
+	}
+	shortfall := w.injection.Shortfall()
+	if shortfall != "" {
+		w.fail("the fault %s", shortfall)
+	}
+}
+
+// fail notes that the run has failed.
+func (w *sweptLife) fail(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.failLocked(format, args...)
+}
