@@ -605,7 +605,7 @@ func TestMemoryIsBackAtEachCalm(t *testing.T) {
 		t.Skip("the race detector needs more memory")
 	}
 	const allowance = 60_000 // bytes for each process: twice the most that grew in the runs that set it
-	for _, seed := range []uint64{4, 7} {
+	for _, seed := range []uint64{13, 23} {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { sim.CheckMemory(t, podcountSimulated(seed), allowance) })
 	}
 }

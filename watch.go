@@ -492,6 +492,10 @@ func (r *Reflector[T]) planAfterFailedList(listing *Listing[T], err error) {
 // its own, so that another replica of the API server may answer.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
 func (r *Reflector[T]) audit(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	r.allowInterrupt(cancel)
+	defer r.forbidInterrupt()
 	start := time.Now()
 	version := r.resumeVersion
 	if !isDecimal(version) {

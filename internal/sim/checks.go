@@ -214,7 +214,7 @@ func (s *sim) checkWriteIntervalLocked(p *proc, q fakekube.Request, patch sentPa
 }
 
 // checkWriteIsNeededLocked checks that a write changes the object as the process knows it. If the process has received
-// the object at this very moment, it may have decided on the write before that.
+// the object at this very moment, it may have decided on the write before that. After a 401, it sends the same write again.
 func (s *sim) checkWriteIsNeededLocked(p *proc, q fakekube.Request, patch sentPatch) {
 	known := p.knows[q.Resource+"/"+objectOf(q)]
 	if known == nil || p.mayBeStale[q.Resource] {
@@ -222,7 +222,9 @@ func (s *sim) checkWriteIsNeededLocked(p *proc, q fakekube.Request, patch sentPa
 	}
 	isSameObject := fakekube.TextIn(fakekube.MetaOf(known.object), "uid") == patch.Metadata.UID
 	isJustReceived := !known.at.Before(time.Now())
-	if isSameObject && !isJustReceived && !patch.changes(known.object, q.Resource) {
+	last := p.refused[q.String()]
+	isRepeated := last != nil && last.at.Equal(time.Now()) // after a 401, with another credential
+	if isSameObject && !isJustReceived && !isRepeated && !patch.changes(known.object, q.Resource) {
 		since := known.at.Sub(s.began)
 		s.breakRuleLocked(p, "writes to %s what is already there, as it has known since %v", objectOf(q), since)
 	}

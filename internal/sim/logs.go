@@ -191,6 +191,9 @@ func (s *sim) noteAuditedLocked(p *proc, text []byte, line logLine) {
 	if upTo != 0 && upTo != r.version {
 		s.breakRuleLocked(p, "audits %s at version %d, but has read up to version %d", r.resource, r.version, upTo)
 	}
+	if upTo == 0 && r.version <= s.newest {
+		r.progress.upTo = r.version // The audit has shown all that is older, as a list does.
+	}
 	if *line.Drift > 0 && !s.mayDrift[r.resource] {
 		s.breakRuleLocked(p, "finds a difference where no change was lost: %s", shortLine(text))
 	}
