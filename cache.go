@@ -281,8 +281,8 @@ func (l *Listing[T]) Commit() (changes []Delta[T]) {
 }
 
 // CommitExact makes the store equal to a list of the objects as they were at exactly this version. It returns the
-// objects that differed, and the changes. A difference need not be a change: the store may lack a version that differs
-// from the known one only in fields that the store does not keep.
+// objects that differed, and the changes. A missed update is a difference even if it changed no field that the store
+// keeps. Then there is no change.
 //
 // The store may hold objects that are newer than the list, from answers to patches. They stay, and are no differences.
 func (l *Listing[T]) CommitExact(version string) (differences, changes []Delta[T]) {
@@ -296,7 +296,8 @@ func (l *Listing[T]) CommitExact(version string) (differences, changes []Delta[T
 		if held != none && isNewerThanList(held) {
 			continue
 		}
-		// The answer to a patch may have brought this version after Add had compared it with an older one.
+		// The answer to a patch may have brought this version after Add had compared it with an older one. Then nothing
+		// differs any more.
 		if held == none || !held.meta().isSameVersion(obj.meta()) || s.hasChanged(held, obj) {
 			differences = append(differences, Delta[T]{Old: held, New: obj})
 		}

@@ -14,8 +14,8 @@
 // Events, about what was written and about new pods, are posted by internal/events, and no reconcile waits for them.
 //
 // A cache is a Reflector with its Store. docs/tour.md follows one pod through these files, and docs/internals.md
-// describes the packages in internal/ that they use: internal/kube sends the requests, and internal/kubeconfig finds the
-// cluster and the credential.
+// describes the packages in internal/ that they use: internal/kube sends the requests, and internal/kubeconfig finds
+// the cluster and the credential.
 //
 // The calls are main → run → connectAndRun → manager.run → runControllers, which starts two chains:
 //
@@ -1341,7 +1341,7 @@ type manager struct {
 	// setUp sets these fields.
 	active    []*Controller                  // the controllers that -controllers switches on
 	watched   map[anyReflector]struct{}      // the caches that they watch
-	confirmed map[anyReflector]chan struct{} // closed when confirm has returned for these caches
+	confirmed map[anyReflector]chan struct{} // closed once controllers may work from these caches
 
 	running    background.Group // all controllers, workers and watches
 	summarized sync.Once        // guards summarize
@@ -1613,7 +1613,7 @@ func (m *manager) startCaches() {
 // maxFirstTry is how long the caches wait for the first try to acquire the Lease.
 const maxFirstTry = 3 * time.Second
 
-// awaitFirstTry waits until it is known whether this replica leads from its start on. Then the first lists are
+// awaitFirstTry waits until it is known whether this replica leads from its first try on. Then the first lists are
 // requested after the election, and no other request is needed to confirm them.
 func (m *manager) awaitFirstTry() {
 	if m.election == nil {
@@ -1663,8 +1663,8 @@ func (m *manager) confirm(cache anyReflector) {
 	if m.life.Stop.Err() != nil {
 		return
 	}
-	if m.election != nil {
-		cache.Confirm(m.life.Stop, m.electedAt)
+	if m.election != nil && cache.Confirm(m.life.Stop, m.electedAt) != nil {
+		return // podcount stops
 	}
 	close(m.confirmed[cache])
 }

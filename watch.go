@@ -55,6 +55,9 @@ const (
 	// auditRetry is the least time from a failed audit to the next one. The longest is twice that.
 	auditRetry = 5 * time.Minute
 
+	// maxFailedAudits is how many audits in a row must fail until a list replaces the last of them.
+	maxFailedAudits = 2
+
 	// maxDriftExamples is the number of objects that the warning about an audit names.
 	maxDriftExamples = 5
 
@@ -113,13 +116,13 @@ type Reflector[T Object[T]] struct {
 
 	installed atomic.Pointer[Installation] // see Installed
 
-	mu             sync.Mutex         // guards the fields below; only Run changes them, except for confirmation
-	resumeVersion  string             // the resourceVersion of the next watch; "" means that a list is due
-	lastContact    time.Time          // when the server last sent a list or an event
-	listedAsOf     time.Time          // when the last complete list was requested; zero before the first
-	pausedUntil    time.Time          // when the last backoff ends, or has ended
-	interruptWatch context.CancelFunc // ends the watch that runs; nil while none does
-	confirmation   *confirmation      // what Confirm waits for; nil while it does not wait
+	mu            sync.Mutex         // guards the fields below; only Run changes them, except for confirmation
+	resumeVersion string             // the resourceVersion of the next watch; "" means that a list is due
+	lastContact   time.Time          // when the server last sent a list or an event
+	listedAsOf    time.Time          // when the last complete list without a version was requested
+	pausedUntil   time.Time          // when the last backoff ends, or has ended
+	interrupt     context.CancelFunc // ends the watch or the audit that runs; nil while none does
+	confirmation  *confirmation      // what Confirm waits for; nil while it does not wait
 
 	// Only Run and the methods that it calls use the fields below.
 	decoder *decoder[T]
@@ -136,6 +139,7 @@ type Reflector[T Object[T]] struct {
 	auditAt      time.Time // the next audit is due then
 	relistReason string    // why resumeVersion is ""; a label of podcount_relists_total
 	brokenLists  int       // failed lists since the last complete one whose errors suggest that the list is too large
+	failedAudits int       // in a row
 	usesPages    bool      // lists come in pages
 
 	// Watches.
@@ -334,7 +338,7 @@ func (r *Reflector[T]) handleRemoval() {
 	r.requireRelist("return")
 	emptyList := r.BeginList()
 	r.publish(emptyList.Commit()...)
-	r.confirmIfReached()
+	r.endWaitIfFresh()
 }
 
 // session is a call of listAndWatch that runs in the background.
@@ -458,6 +462,7 @@ func (r *Reflector[T]) commitList(listing *Listing[T], version string, start tim
 func (r *Reflector[T]) planAfterList() {
 	r.auditAt = time.Now().Add(jittered(auditInterval, 0.1))
 	r.brokenLists = 0
+	r.failedAudits = 0
 }
 
 // planAfterFailedList decides whether lists come in pages from now on, and whether to look for a restored backup. It
@@ -492,26 +497,24 @@ func (r *Reflector[T]) planAfterFailedList(listing *Listing[T], err error) {
 // its own, so that another replica of the API server may answer.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
 func (r *Reflector[T]) audit(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	r.allowInterrupt(cancel)
-	defer r.forbidInterrupt()
 	start := time.Now()
 	version := r.resumeVersion
 	if !isDecimal(version) {
 		return r.relistInsteadOfAudit(ctx, errors.New("the version is not a number"))
 	}
 	listing := r.BeginList()
-	meta, err := r.readList(ctx, r.newAuditRequest(version), listing)
-	if isNoExactList(err) {
+	meta, err := r.readAudit(ctx, version, listing)
+	switch {
+	case errors.Is(err, errListDemanded):
+		return nil
+	case isNoExactList(err):
 		return r.relistInsteadOfAudit(ctx, err)
-	}
-	if err != nil {
-		r.planAfterFailedList(listing, err)
-		return err
+	case err != nil:
+		return r.handleFailedAudit(ctx, listing, err)
 	}
 	if meta.ResourceVersion != version {
-		// Servers before Kubernetes 1.19 ignore resourceVersionMatch, and send a newer state.
+		// Servers before Kubernetes 1.19 ignore resourceVersionMatch, and send a state that is newer, but perhaps not
+		// the newest. So it does not satisfy Confirm.
 		r.countAudit("skipped")
 		r.commitList(listing, meta.ResourceVersion, start)
 		return nil
@@ -524,14 +527,45 @@ func (r *Reflector[T]) audit(ctx context.Context) error {
 	return nil
 }
 
+// errListDemanded means that an audit was interrupted because Confirm demands a list, which is more urgent.
+var errListDemanded = errors.New("a list is more urgent")
+
+// readAudit reads the list of an audit. It returns an error that wraps errListDemanded if it was interrupted.
+func (r *Reflector[T]) readAudit(
+	ctx context.Context, version string, listing *Listing[T],
+) (wire.ListMeta, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r.allowInterrupt(func() { cancel(errListDemanded) })
+	defer r.forbidInterrupt()
+	return r.readList(ctx, r.newAuditRequest(version), listing)
+}
+
 // isNoExactList reports whether the error of an audit's list means that the server cannot show the state at that
-// version: it has forgotten the version (410), does not have it yet (504), or does not support such lists (400).
+// version: it has forgotten the version (410), does not have it yet, or does not support such lists (400).
 func isNoExactList(err error) bool {
-	switch kube.StatusOf(err).Code {
-	case http.StatusGone, http.StatusGatewayTimeout, http.StatusBadRequest:
+	status := kube.StatusOf(err)
+	switch status.Code {
+	case http.StatusGone, http.StatusBadRequest:
 		return true
+	case http.StatusGatewayTimeout: // Any other 504 is from a proxy.
+		return status.HasCause("ResourceVersionTooLarge")
+	case http.StatusInternalServerError: // https://github.com/kubernetes/kubernetes/issues/132358
+		return strings.Contains(status.Message, "future revision")
 	}
 	return false
+}
+
+// handleFailedAudit postpones the audit. After a second failure in a row, it lists without a version at once, because a
+// list that finds less is better than none.
+func (r *Reflector[T]) handleFailedAudit(ctx context.Context, listing *Listing[T], err error) error {
+	r.failedAudits++
+	if r.failedAudits >= maxFailedAudits {
+		return r.relistInsteadOfAudit(ctx, err)
+	}
+	r.countAudit("failed")
+	r.planAfterFailedList(listing, err)
+	return err
 }
 
 // relistInsteadOfAudit lists without a version, which finds less than an audit, and proves nothing.
@@ -623,8 +657,9 @@ func (r *Reflector[T]) newAuditRequest(version string) kube.Request {
 
 // readList reads a list into listing, with all its pages.
 //
-// A page that breaks off is requested once more, if the page before it was complete. So a list may take longer than any
-// connection lasts. A page always contains the same objects, and adding an object twice does no harm.
+// A later page that breaks off is requested once more, at once, because the server has just sent the page before it. So
+// a list may take longer than any connection lasts. The token of a page stands for a version, so the page has the same
+// objects again. The first page has no token, so it is not repeated.
 func (r *Reflector[T]) readList(
 	ctx context.Context, request kube.Request, listing *Listing[T],
 ) (meta wire.ListMeta, err error) {
@@ -635,10 +670,12 @@ func (r *Reflector[T]) readList(
 	const maxPages = listLimit/pageLimit + 1
 	mayRepeatPage := false
 	for range maxPages {
+		objects := listing.count
 		meta, err = r.readPage(ctx, request, listing, progress)
 		hasBrokenOff := err != nil && kube.StatusOf(err).Code == 0 && ctx.Err() == nil
 		if hasBrokenOff && mayRepeatPage {
 			mayRepeatPage = false
+			listing.count = objects
 			continue
 		}
 		if err != nil || meta.Continue == "" {
@@ -696,7 +733,8 @@ func (p *listProgress) logIfSlow(objects int) {
 	p.nextLog = 2 * elapsed
 }
 
-// watch runs one watch until it ends or an audit is due, and returns how long to wait before the next request.
+// watch runs one watch until it ends, is interrupted, or an audit is due, and returns how long to wait before the next
+// request.
 func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 	ctx, cancel := context.WithDeadline(ctx, r.auditAt)
 	defer cancel()
@@ -704,7 +742,7 @@ func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 	defer r.forbidInterrupt()
 	end := r.openAndConsume(ctx)
 	if ctx.Err() != nil || r.isListDue() {
-		return 0 // podcount stops, or an audit or a list is due
+		return 0 // podcount stops, an audit or a list is due, or Confirm has demanded a list
 	}
 	return r.afterWatch(end)
 }
@@ -748,7 +786,7 @@ func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
 		return false
 	}
 	r.suspectsRestore = false
-	return r.haveGoneBack(r.resumeVersion, newest)
+	return r.noticeRestore(r.resumeVersion, newest)
 }
 
 // newestVersion asks the server for its newest version. The request is a list of one object, without a version.
@@ -762,10 +800,11 @@ func (r *Reflector[T]) newestVersion(ctx context.Context, timeout time.Duration)
 	return page.Metadata.ResourceVersion, err
 }
 
-// haveGoneBack reports whether the server's newest version is older than one that was known before, and logs that. ""
+// noticeRestore reports whether the server's newest version is older than one that was known before, and logs that. ""
 // means that none was known.
-func (r *Reflector[T]) haveGoneBack(known, newest string) bool {
-	if known == "" || !isNewerVersion(known, newest) {
+func (r *Reflector[T]) noticeRestore(known, newest string) bool {
+	areComparable := isDecimal(known) && isDecimal(newest)
+	if !areComparable || !isNewerVersion(known, newest) {
 		return false
 	}
 	r.log.Info("versions have gone back: etcd was probably restored from a backup",
@@ -1024,7 +1063,7 @@ func (r *Reflector[T]) resumeFrom(version string) {
 	r.resumeVersion = version
 	r.lastContact = time.Now()
 	r.relistReason = ""
-	r.confirmIfReachedLocked()
+	r.endWaitIfFreshLocked()
 }
 
 // recordList records that the store is equal to a list without a version, which was requested at this time.
@@ -1032,7 +1071,7 @@ func (r *Reflector[T]) recordList(requestedAt time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.listedAsOf = requestedAt
-	r.confirmIfReachedLocked()
+	r.endWaitIfFreshLocked()
 }
 
 // requireRelist makes a list due.
@@ -1048,12 +1087,12 @@ func (r *Reflector[T]) requireRelist(reason string) {
 // ends before. It must be called after Synced, by one goroutine at a time.
 //
 // Confirm asks the server for its newest version, and waits until Run has reached that. If the watch does not bring it
-// soon, Confirm makes Run list. A list that was requested after since is new enough, too, and so is the empty store of
-// a resource that is not installed.
+// soon, Confirm makes Run list. A list that was requested after since is new enough, too. A resource that discovery did
+// not find counts as confirmed, because there is nothing to write. Confirm is not for reflectors with Once.
 func (r *Reflector[T]) Confirm(ctx context.Context, since time.Time) error {
-	waiting, confirm := context.WithCancel(ctx)
-	defer confirm()
-	r.beginConfirmation(&confirmation{since: since, confirm: confirm})
+	waiting, endWait := context.WithCancel(ctx)
+	defer endWait()
+	r.beginConfirmation(&confirmation{since: since, endWait: endWait})
 	defer r.endConfirmation()
 	slow := time.AfterFunc(confirmPatience, r.logUnconfirmed)
 	defer slow.Stop()
@@ -1069,34 +1108,35 @@ func (r *Reflector[T]) Confirm(ctx context.Context, since time.Time) error {
 // confirmation is what Confirm waits for.
 type confirmation struct {
 	since   time.Time          // a list that was requested after this time confirms the store
-	version string             // this version does so, too; "" if only a list does
-	confirm context.CancelFunc // called when the store is confirmed
+	version string             // this version does so, too; "" until the server has named it
+	endWait context.CancelFunc // called when the store is confirmed
 
 	// demanded is the reason for a list that Run must begin as soon as it can; "" if it need not.
 	demanded string
 }
 
-// awaitConfirmation waits until waiting ends, which means that the store is confirmed.
+// awaitConfirmation waits until waiting ends: the store is confirmed, or podcount stops. First it lets the watch
+// confirm the store. If that does not happen soon, it demands a list.
 func (r *Reflector[T]) awaitConfirmation(waiting context.Context) {
-	reason := r.findReasonToList(waiting)
+	reason := r.giveWatchAChance(waiting)
 	r.demandList(reason)
 	<-waiting.Done()
 }
 
-// findReasonToList returns why only a list can confirm the store soon. If the store is confirmed meanwhile, or podcount
-// stops, it returns at once, and its result has no meaning.
-func (r *Reflector[T]) findReasonToList(waiting context.Context) string {
+// giveWatchAChance asks the server for its newest version, and gives the watch some time to reach it. It returns the
+// reason for a list. If waiting ends meanwhile, it returns at once, and nothing must look at its result.
+func (r *Reflector[T]) giveWatchAChance(waiting context.Context) (reasonToList string) {
 	for tries := 1; ; tries++ {
 		if r.isPaused() {
-			return "elected" // The server needs rest. The next request should tell as much as possible.
+			return "elected" // A question now would disturb a server that needs rest, and after the rest, a list is due.
 		}
 		known := r.State().ResourceVersion
 		newest, err := r.newestVersion(waiting, confirmTimeout)
-		if err == nil && r.haveGoneBack(known, newest) {
+		if err == nil && r.noticeRestore(known, newest) {
 			return "restored"
 		}
 		if err == nil {
-			r.confirmAt(newest)
+			r.waitForVersion(newest)
 			retry.Sleep(waiting, confirmPatience)
 			return "elected"
 		}
@@ -1120,7 +1160,7 @@ func (r *Reflector[T]) beginConfirmation(c *confirmation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.confirmation = c
-	r.confirmIfReachedLocked()
+	r.endWaitIfFreshLocked()
 }
 
 func (r *Reflector[T]) endConfirmation() {
@@ -1129,24 +1169,24 @@ func (r *Reflector[T]) endConfirmation() {
 	r.confirmation = nil
 }
 
-// confirmAt makes a version confirm the store, unless it is confirmed already.
-func (r *Reflector[T]) confirmAt(version string) {
+// waitForVersion makes a version confirm the store, unless it is confirmed already.
+func (r *Reflector[T]) waitForVersion(version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.confirmation != nil {
 		r.confirmation.version = version
-		r.confirmIfReachedLocked()
+		r.endWaitIfFreshLocked()
 	}
 }
 
-func (r *Reflector[T]) confirmIfReached() {
+func (r *Reflector[T]) endWaitIfFresh() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.confirmIfReachedLocked()
+	r.endWaitIfFreshLocked()
 }
 
-// confirmIfReachedLocked ends the wait of Confirm if the store has what it waits for.
-func (r *Reflector[T]) confirmIfReachedLocked() {
+// endWaitIfFreshLocked ends the wait of Confirm if the store has what it waits for.
+func (r *Reflector[T]) endWaitIfFreshLocked() {
 	c := r.confirmation
 	if c == nil {
 		return
@@ -1155,13 +1195,13 @@ func (r *Reflector[T]) confirmIfReachedLocked() {
 	knowsVersions := c.version != "" && r.resumeVersion != ""
 	isReached := knowsVersions && !isNewerVersion(c.version, r.resumeVersion)
 	if isListed || isReached || r.isAbsent() {
-		c.confirm()
+		c.endWait()
 		r.confirmation = nil
 	}
 }
 
-// demandList makes Run list as soon as it can, unless the store is confirmed already. A watch is interrupted for that.
-// A list that runs, or a backoff, ends first.
+// demandList makes Run list as soon as it can, unless the store is confirmed already. A watch or an audit is
+// interrupted for that. A list that runs, or a backoff, ends first.
 func (r *Reflector[T]) demandList(reason string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -1169,8 +1209,8 @@ func (r *Reflector[T]) demandList(reason string) {
 		return
 	}
 	r.confirmation.demanded = reason
-	if r.interruptWatch != nil {
-		r.interruptWatch()
+	if r.interrupt != nil {
+		r.interrupt()
 	}
 }
 
@@ -1192,12 +1232,12 @@ func (r *Reflector[T]) isListDemandedLocked() bool {
 	return r.confirmation != nil && r.confirmation.demanded != ""
 }
 
-// allowInterrupt lets demandList call interrupt, which must end the watch that begins now. It calls interrupt at once
-// if a list has been demanded just before.
+// allowInterrupt lets demandList call interrupt, which must end the watch or audit that begins now. It calls interrupt
+// at once if a list has been demanded just before.
 func (r *Reflector[T]) allowInterrupt(interrupt context.CancelFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.interruptWatch = interrupt
+	r.interrupt = interrupt
 	if r.isListDemandedLocked() {
 		interrupt()
 	}
@@ -1206,7 +1246,7 @@ func (r *Reflector[T]) allowInterrupt(interrupt context.CancelFunc) {
 func (r *Reflector[T]) forbidInterrupt() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.interruptWatch = nil
+	r.interrupt = nil
 }
 
 // logUnconfirmed logs that a new leader still waits for Confirm, and why.
@@ -1224,7 +1264,7 @@ func (r *Reflector[T]) whyUnconfirmed() string {
 	case r.resumeVersion == "":
 		return "a list is not complete"
 	case r.confirmation == nil || r.confirmation.version == "":
-		return "the server has not said yet which version is the newest"
+		return "the newest version is not known yet"
 	}
 	return "the watch is at version " + r.resumeVersion + ", and the newest is " + r.confirmation.version
 }

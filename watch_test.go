@@ -629,6 +629,14 @@ func audits(f *fakekube.Server) []fakekube.Request {
 	})
 }
 
+// passUntilAudit lets time pass until the first audit has been requested, or should have been.
+func passUntilAudit(f *fakekube.Server) {
+	start := time.Now()
+	for len(audits(f)) == 0 && time.Since(start) < untilAudit {
+		testkit.Pass(time.Second)
+	}
+}
+
 // wantAudits fails the test unless /metrics shows these results of audits, and this number of objects that differed.
 // results has a line for each result, such as "clean 1".
 func (r *testReflector) wantAudits(t *testing.T, drift int, results ...string) {
@@ -730,10 +738,7 @@ func TestAuditKeepsTheNewerAnswerToAPatch(t *testing.T) {
 		f.AddPod("default", "p", "")
 		r := reflectPods(t, f)
 		f.Script(t, "list pods: delay 10s")
-		start := time.Now()
-		for len(audits(f)) == 0 && time.Since(start) < untilAudit {
-			testkit.Pass(time.Second)
-		}
+		passUntilAudit(f)
 		pod := r.Get(Key{"default", "p"})
 		patch := map[string]any{"metadata": map[string]any{"labels": map[string]any{"checked": "yes"}}}
 		patched, err := r.Patch(t.Context(), pod, "", patch, func(*Pod) bool { return true })
@@ -750,7 +755,13 @@ func TestAuditKeepsTheNewerAnswerToAPatch(t *testing.T) {
 
 func TestAuditThatTheServerCannotAnswerIsAList(t *testing.T) {
 	refuse := func(code int, reason string) func(*fakekube.Server) fakekube.Fault {
-		return func(*fakekube.Server) fakekube.Fault { return suite.StatusFault(listOfPods, 1, code, reason, nil) }
+		tooLarge := fakekube.Object{"causes": []any{fakekube.Object{"reason": "ResourceVersionTooLarge"}}}
+		return func(*fakekube.Server) fakekube.Fault { return suite.StatusFault(listOfPods, 1, code, reason, tooLarge) }
+	}
+	ofTheFuture := func(*fakekube.Server) fakekube.Fault {
+		const body = `{"kind":"Status","status":"Failure","code":500,` +
+			`"message":"etcdserver: mvcc: required revision is a future revision"}`
+		return fakekube.Fault{On: listOfPods, Do: fakekube.Reply{Code: 500, Body: body}}
 	}
 	ignoreTheVersion := func(f *fakekube.Server) fakekube.Fault {
 		answer := func(w http.ResponseWriter, q *http.Request) {
@@ -767,6 +778,7 @@ func TestAuditThatTheServerCannotAnswerIsAList(t *testing.T) {
 	}{
 		{"the version is compacted", refuse(410, "Expired"), 2},
 		{"the server lags", refuse(504, "Timeout"), 2},
+		{"the server lags, and has an older version of Kubernetes", ofTheFuture, 2},
 		{"exact versions are not supported", refuse(400, "BadRequest"), 2},
 		{"exact versions are ignored", ignoreTheVersion, 2},
 	} {
@@ -799,9 +811,42 @@ func TestAuditThatFailsDoesNotStopTheWatch(t *testing.T) {
 		synctest.Wait()
 		r.wantInSync(t, f)
 		testkit.WantBetween(t, "lists", len(podLists(f)), 2, 4)
-		testkit.Pass(time.Hour)
+		testkit.Pass(2*auditRetry + untilAudit)
 		r.wantInSync(t, f)
 		testkit.WantText(t, r.metrics.Text(), `podcount_audits_total{kind="Pod",result="clean"}`)
+	})
+}
+
+func TestSecondFailedAuditInARowIsAList(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(3)
+		r := reflectPods(t, f)
+		isAudit := func(q fakekube.Request) bool { return q.Query.Get("resourceVersionMatch") == "Exact" }
+		refusal := suite.StatusFault(fakekube.Requests{If: isAudit}, 2, 403, "Forbidden", nil)
+		f.Inject(t, refusal)
+		f.LoseEvents(1)
+		f.AddPod("default", "lost", "")
+		passUntilAudit(f)
+		testkit.WantNumber(t, "pods after one failed audit", r.Len(), 3)
+		testkit.Pass(2 * auditRetry)
+		r.wantInSync(t, f)
+		r.wantAudits(t, 0, "failed 1", "skipped 1")
+	})
+}
+
+func TestConfirmInterruptsAnAudit(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(3)
+		r := reflectPods(t, f)
+		f.Script(t, "list pods: stall")
+		passUntilAudit(f)
+		elected := time.Now()
+		f.AddPod("default", "new", "")
+		if err := r.Confirm(t.Context(), elected); err != nil {
+			t.Fatal(err)
+		}
+		testkit.WantBetween(t, "time until the cache was confirmed", time.Since(elected), 0, 2*confirmPatience)
+		r.wantInSync(t, f)
 	})
 }
 
@@ -814,7 +859,7 @@ func TestAuditThatIsCutOffChangesNothing(t *testing.T) {
 		testkit.WantEqual(t, "deltas", r.deltas, nil)
 		r.wantInSync(t, f)
 		testkit.Pass(2 * auditRetry)
-		r.wantAudits(t, 0, "clean 1")
+		r.wantAudits(t, 0, "clean 1", "failed 1")
 	})
 }
 

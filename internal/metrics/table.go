@@ -37,8 +37,8 @@ var table = []Metric{
 		Name:   "podcount_audits_total",
 		Type:   Counter,
 		Labels: []string{"kind", "result"},
-		Help: "Audits of the cache: clean, drift (the cache differed from the API server) " +
-			"or skipped (the API server could not list the cache's version).",
+		Help: "Audits of the cache: clean, drift (the cache differed from the API server), " +
+			"skipped (the API server could not list the cache's version) or failed.",
 	},
 	{
 		Name:   "podcount_cache_drift_total",
