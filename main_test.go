@@ -537,12 +537,12 @@ func podcountSimulated(seed uint64) sim.Options {
 	}
 }
 
-// TestSimulation runs as many seeds as it can in 20 s, or five under the race detector. These variables change that:
+// TestSimulation runs as many seeds as it can in 15 s, or five under the race detector. These variables change that:
 //   - SEEDS=N runs the seeds from 1 to N, and SEEDS=A-B those from A to B.
 //   - ONLY=3,8,20-24 leaves out all other steps of each seed.
 //   - SHRINK=5m is how long it looks for the shortest story of a seed that fails; 0 means not at all.
 func TestSimulation(t *testing.T) {
-	seeds := sim.Seeds{First: 1, Last: math.MaxInt64, Limit: 20 * time.Second}
+	seeds := sim.Seeds{First: 1, Last: math.MaxInt64, Limit: 15 * time.Second}
 	if testkit.IsRaced() {
 		seeds = sim.Seeds{First: 1, Last: 5}
 	}
@@ -598,7 +598,7 @@ func TestSweep(t *testing.T) {
 	sim.RunSweep(t, sweep)
 }
 
-func TestSimulationReadsTheLog(t *testing.T) { sim.CheckWording(t, podcountSimulated(3)) }
+func TestSimulationReadsTheLog(t *testing.T) { sim.CheckWording(t, podcountSimulated(5)) }
 
 func TestMemoryIsBackAtEachCalm(t *testing.T) {
 	if testkit.IsRaced() {
