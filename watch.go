@@ -55,7 +55,7 @@ const (
 	// auditRetry is the least time from a failed audit to the next one. The longest is twice that.
 	auditRetry = 5 * time.Minute
 
-	// maxFailedAudits is how many audits in a row must fail until a list replaces the last of them.
+	// maxFailedAudits is how many audits in a row must fail until a list replaces the next one.
 	maxFailedAudits = 2
 
 	// maxDriftExamples is the number of objects that the warning about an audit names.
@@ -502,6 +502,9 @@ func (r *Reflector[T]) audit(ctx context.Context) error {
 	if !isDecimal(version) {
 		return r.relistInsteadOfAudit(ctx, errors.New("the version is not a number"))
 	}
+	if r.failedAudits >= maxFailedAudits { // A list that finds less is better than none.
+		return r.relistInsteadOfAudit(ctx, fmt.Errorf("%d audits in a row have failed", r.failedAudits))
+	}
 	listing := r.BeginList()
 	meta, err := r.readAudit(ctx, version, listing)
 	switch {
@@ -510,7 +513,7 @@ func (r *Reflector[T]) audit(ctx context.Context) error {
 	case isNoExactList(err):
 		return r.relistInsteadOfAudit(ctx, err)
 	case err != nil:
-		return r.handleFailedAudit(ctx, listing, err)
+		return r.handleFailedAudit(listing, err)
 	}
 	if meta.ResourceVersion != version {
 		// Servers before Kubernetes 1.19 ignore resourceVersionMatch, and send a state that is newer, but perhaps not
@@ -556,13 +559,9 @@ func isNoExactList(err error) bool {
 	return false
 }
 
-// handleFailedAudit postpones the audit. After a second failure in a row, it lists without a version at once, because a
-// list that finds less is better than none.
-func (r *Reflector[T]) handleFailedAudit(ctx context.Context, listing *Listing[T], err error) error {
+// handleFailedAudit postpones the audit.
+func (r *Reflector[T]) handleFailedAudit(listing *Listing[T], err error) error {
 	r.failedAudits++
-	if r.failedAudits >= maxFailedAudits {
-		return r.relistInsteadOfAudit(ctx, err)
-	}
 	r.countAudit("failed")
 	r.planAfterFailedList(listing, err)
 	return err
@@ -572,6 +571,9 @@ func (r *Reflector[T]) handleFailedAudit(ctx context.Context, listing *Listing[T
 func (r *Reflector[T]) relistInsteadOfAudit(ctx context.Context, why error) error {
 	r.log.Info("cannot audit: listing without a version", "kind", r.kind.Name, "rv", r.resumeVersion, "why", why)
 	r.countAudit("skipped")
+	if err := retry.Sleep(ctx, kube.RetryAfter(why)); err != nil {
+		return err
+	}
 	return r.relist(ctx)
 }
 
