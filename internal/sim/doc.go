@@ -15,8 +15,8 @@
 // after that nothing may be written (oracle.go). Then the cluster lives on without faults, and labels and statuses must
 // follow at once or after a short delay (freshness.go). Last, objects are rewritten without a change that matters, and
 // nothing may be written (rewrites.go). The processes must then hold no more goroutines and connections than before
-// (leaks.go). That is an act. Acts follow until there were 90 minutes of life, and 20 hours if the seed is a multiple of
-// 50.
+// (leaks.go). That is an act. Acts follow until there were 90 minutes of life, and 20 hours if the seed is a multiple
+// of 50.
 //
 // Three sets of rules always apply: those for requests (checks.go), which depend on what each process knows
 // (knowledge.go), those for credentials (accesschecks.go), and those for the logs of the processes (logs.go).

@@ -27,7 +27,10 @@ func faultSteps() []step {
 		{name: "server lags", weight: 3, do: serverLags{
 			lasts: span{time.Second, 10 * time.Minute},
 		}.strike, concerns: reflectors, reach: oneProcess},
-		{name: "connections fall silent", weight: 3, do: (*sim).connectionsFallSilent, concerns: everything, reach: oneProcess},
+		{
+			name: "connections fall silent", weight: 3, do: (*sim).connectionsFallSilent,
+			concerns: everything, reach: oneProcess,
+		},
 		{name: "network away", weight: 3, do: networkAway{
 			lasts: span{time.Second, 2 * time.Minute},
 		}.strike, concerns: everything, reach: oneProcess},

@@ -23,8 +23,8 @@ type sim struct {
 
 	access *access
 
-	// connect returns the flags with which a process connects to the server. If it is nil, access decides, and the rules
-	// for credentials apply.
+	// connect returns the flags with which a process connects to the server. If it is nil, access decides, and the
+	// rules for credentials apply.
 	connect func(p *proc) []string
 
 	// What the seed determines. Only the goroutine of run uses these fields.
