@@ -116,11 +116,12 @@ type Reflector[T Object[T]] struct {
 
 	installed atomic.Pointer[Installation] // see Installed
 
-	mu            sync.Mutex         // guards the fields below; only Run changes them, except for confirmation
+	mu            sync.Mutex         // guards the fields below; only Run changes them, except for askAgainAt and confirmation
 	resumeVersion string             // the resourceVersion of the next watch; "" means that a list is due
 	lastContact   time.Time          // when the server last sent a list or an event
 	listedAsOf    time.Time          // when the last complete list without a version was requested
 	pausedUntil   time.Time          // when the last backoff ends, or has ended
+	askAgainAt    time.Time          // newestVersion must not be called before this time
 	interrupt     context.CancelFunc // ends the watch or the audit that runs; nil while none does
 	confirmation  *confirmation      // what Confirm waits for; nil while it does not wait
 
@@ -781,8 +782,12 @@ func (r *Reflector[T]) newWatchRequest() kube.Request {
 // haveVersionsGoneBack reports whether the server's newest version is older than resumeVersion. Then etcd was restored
 // from a backup, and a relist is urgent: soon the server will use the same versions again for other changes.
 //
-// If the server does not answer, suspectsRestore stays set, and the next watch asks again.
+// If the server does not answer, suspectsRestore stays set, and the next watch asks again. So it is if the server has
+// asked for a rest: the watch itself was accepted, and need not wait for that.
 func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
+	if r.untilNextQuestion() > 0 {
+		return false
+	}
 	newest, err := r.newestVersion(ctx, versionCheckTimeout)
 	if err != nil {
 		return false
@@ -791,7 +796,8 @@ func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
 	return r.noticeRestore(r.resumeVersion, newest)
 }
 
-// newestVersion asks the server for its newest version. The request is a list of one object, without a version.
+// newestVersion asks the server for its newest version. The request is a list of one object, without a version. The
+// caller must have waited for untilNextQuestion.
 func (r *Reflector[T]) newestVersion(ctx context.Context, timeout time.Duration) (string, error) {
 	request := r.newRequest("")
 	request.Accept = kube.Accept(true, "PartialObjectMetadataList", wire.JSON)
@@ -799,7 +805,17 @@ func (r *Reflector[T]) newestVersion(ctx context.Context, timeout time.Duration)
 	request.Timeout = timeout
 	var page struct{ Metadata wire.ListMeta }
 	err := r.client.Send(ctx, request, &page)
+	r.mu.Lock()
+	r.askAgainAt = time.Now().Add(kube.RetryAfter(err))
+	r.mu.Unlock()
 	return page.Metadata.ResourceVersion, err
+}
+
+// untilNextQuestion returns how long newestVersion must not be called, as Retry-After demands. It may be negative.
+func (r *Reflector[T]) untilNextQuestion() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return time.Until(r.askAgainAt)
 }
 
 // noticeRestore reports whether the server's newest version is older than one that was known before, and logs that. ""
@@ -1129,6 +1145,7 @@ func (r *Reflector[T]) awaitConfirmation(waiting context.Context) {
 // reason for a list. If waiting ends meanwhile, it returns at once, and nothing must look at its result.
 func (r *Reflector[T]) giveWatchAChance(waiting context.Context) (reasonToList string) {
 	for tries := 1; ; tries++ {
+		retry.Sleep(waiting, r.untilNextQuestion())
 		if r.isPaused() {
 			return "elected" // A question now would disturb a server that needs rest, and after the rest, a list is due.
 		}
@@ -1146,8 +1163,7 @@ func (r *Reflector[T]) giveWatchAChance(waiting context.Context) (reasonToList s
 			return ""
 		}
 		r.confirmOutage.Failed("confirm", "cannot confirm the cache", kube.PauseBetweenComplaints(err), "err", err)
-		backoff := retry.Backoff(tries, initialBackoff, maxBackoff)
-		retry.Sleep(waiting, max(backoff, kube.RetryAfter(err)))
+		retry.Sleep(waiting, retry.Backoff(tries, initialBackoff, maxBackoff))
 	}
 }
 

@@ -380,6 +380,34 @@ func TestReturningServerIsAskedForItsNewestVersion(t *testing.T) {
 	}
 }
 
+func TestQuestionForTheNewestVersionHonoursRetryAfter(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r := reflectPods(t, f)
+		r.net.Refuse()
+		f.EndWatches(true)
+		testkit.Pass(time.Minute)
+		f.Script(t, "list pods: refuse 429 retry-after 20s")
+		r.net.Restore()
+		for len(versionQuestions(f)) == 0 {
+			testkit.Pass(time.Second)
+		}
+
+		for asked := time.Now(); time.Since(asked) < 19*time.Second; {
+			f.AddPods(1) // A watch with an event is followed by the next one at once.
+			testkit.Pass(time.Second)
+			f.EndWatches(false)
+		}
+		testkit.WantNumber(t, "questions within 19 s", len(versionQuestions(f)), 1)
+		testkit.Pass(6 * time.Second) // Retry-After has jitter
+		f.AddPods(1)
+		testkit.Pass(time.Second)
+		f.EndWatches(false)
+		testkit.Pass(time.Second)
+		testkit.WantNumber(t, "questions after that", len(versionQuestions(f)), 2)
+		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
+	})
+}
+
 func TestRefusedConnectionBacksOff(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectPods(t, f)

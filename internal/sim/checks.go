@@ -96,7 +96,7 @@ func (s *sim) checkRetryAfterLocked(p *proc, q fakekube.Request) {
 	if q.Resource == "events" || q.Resource == "leases" {
 		return
 	}
-	until := p.retryAfter[q.Method+q.Path]
+	until := p.retryAfter[retryKey(q)]
 	if time.Now().Before(until) {
 		s.breakRuleLocked(p, "does not wait until %v, as Retry-After demands: %s", until.Sub(s.began), q)
 	}

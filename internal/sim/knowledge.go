@@ -43,8 +43,8 @@ func (s *sim) Answered(a fakekube.Answer) {
 		p.noteWritten(a)
 	}
 	s.followAnswerLocked(p, a)
-	if a.RetryAfter > 0 && !isVersionCheck(q) {
-		p.retryAfter[q.Method+q.Path] = time.Now().Add(a.RetryAfter)
+	if a.RetryAfter > 0 {
+		p.retryAfter[retryKey(q)] = time.Now().Add(a.RetryAfter)
 	}
 	if a.Code == http.StatusUnauthorized {
 		s.recordLocked("%s %s gets 401", p.host, q.Route)
@@ -62,16 +62,27 @@ func (s *sim) Answered(a fakekube.Answer) {
 		s.noteLeaderLocked(p, a)
 	case isAudit(q):
 		p.noteAudit(a)
-	case q.Verb == "list" && !a.HasMore && q.Query.Get("limit") != "1":
+	case q.Verb == "list" && !a.HasMore && !isVersionQuestion(q):
 		p.noteList(a)
 	case q.Verb == "patch":
 		s.notePatchedLocked(p, a)
 	}
 }
 
-// isVersionCheck matches the lists with which the program only asks for the newest version. It does not repeat them
-// after a refusal.
-func isVersionCheck(q fakekube.Request) bool { return q.Verb == "list" && q.Query.Get("limit") == "1" }
+// retryKey names the requests that must wait after a Retry-After: those with the same method and path. The lists of one
+// object, with which the program only asks for the newest version, have a key of their own. The program asks while a
+// watch is open or a list is due, and a refusal of the question does not stop these.
+func retryKey(q fakekube.Request) string {
+	key := q.Method + q.Path
+	if isVersionQuestion(q) {
+		key += "?limit=1"
+	}
+	return key
+}
+
+func isVersionQuestion(q fakekube.Request) bool {
+	return q.Verb == "list" && q.Query.Get("limit") == "1"
+}
 
 // noteLeaderLocked notes which process has got the lease. An answer without a holder is to a release.
 func (s *sim) noteLeaderLocked(p *proc, a fakekube.Answer) {

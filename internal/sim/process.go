@@ -33,7 +33,7 @@ type proc struct {
 	// What it has sent.
 	countedSecond    int64                // the second that requestsInSecond is about, in Unix time
 	requestsInSecond map[string]int       // by verb and path
-	retryAfter       map[string]time.Time // when it may repeat a request at the earliest, by method and path
+	retryAfter       map[string]time.Time // when it may repeat a request at the earliest, by retryKey
 	writeAnsweredAt  map[string]time.Time // when it last got an answer to a write, by resource, key and uid
 	leaseSentAt      time.Time            // when it last requested the lease
 	refused          map[string]*refused  // the last 401, by request

@@ -78,9 +78,7 @@ func (s *sim) noteOutcome(q fakekube.Request, f requestFault) {
 	s.noteMetLocked(p, f.step(), target{})
 	reply, _ := f.outcome.fault.Do.(fakekube.Reply)
 	seconds, _ := strconv.Atoi(reply.Header["Retry-After"])
-	if !isVersionCheck(q) {
-		p.retryAfter[q.Method+q.Path] = time.Now().Add(time.Duration(seconds) * time.Second)
-	}
+	p.retryAfter[retryKey(q)] = time.Now().Add(time.Duration(seconds) * time.Second)
 	if reply.Code == http.StatusUnauthorized {
 		p.noteRefusal(q)
 	}
