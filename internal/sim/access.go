@@ -31,6 +31,8 @@ type access struct {
 	kind     credentialKind // what the kubeconfig has
 	lifetime time.Duration  // of a credential
 
+	isUnchecked bool // the rules of accesschecks.go do not apply to requests
+
 	dir     string              // of the kubeconfigs, and of the files that they name
 	clients *fakekube.Authority // issues the client certificates
 
@@ -94,6 +96,21 @@ func newAccess(t testing.TB, seed uint64) *access {
 
 // plainAccess is plain HTTP, without a kubeconfig.
 func plainAccess(t testing.TB) *access { return &access{t: t, kind: noCredential} }
+
+// sweptAccess is TLS and HTTP/2, with a token in a file. The sweep itself writes the files, and decides which token the
+// server accepts. The rules for credentials know nothing of that, so they do not apply.
+func sweptAccess(t testing.TB) *access {
+	return &access{
+		t:           t,
+		isTLS:       true,
+		isHTTP2:     true,
+		kind:        tokenInFile,
+		isUnchecked: true,
+		dir:         t.TempDir(),
+		serverCA:    fakekube.NewAuthority(t, "servers"),
+		served:      map[string]*tls.Certificate{},
+	}
+}
 
 // sendsCredential reports whether each request must have a credential.
 func (a *access) sendsCredential() bool { return a.isTLS }
@@ -168,7 +185,7 @@ func (a *access) serverCertificate(hello *tls.ClientHelloInfo) *tls.Certificate 
 	return a.served[name]
 }
 
-// argsFor returns the flags with which a process that calls the server by the name host finds it. It writes the
+// argsFor returns the flags that lead a process to the server, which the process calls by the name host. It writes the
 // process's kubeconfig.
 func (a *access) argsFor(host string) []string {
 	if a.kind == noCredential {

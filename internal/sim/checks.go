@@ -37,7 +37,7 @@ func (s *sim) Asked(q fakekube.Request) {
 	}
 	s.stats.requests++
 	s.followRequestLocked(p, q)
-	if s.connect == nil {
+	if !s.access.isUnchecked {
 		s.checkAccessLocked(p, q)
 	}
 	s.checkRepetitionLocked(p, q)

@@ -93,7 +93,7 @@ func (s *sim) resources() []string {
 // runProcess runs a process to its end.
 func (s *sim) runProcess(ctx context.Context, p *proc) {
 	// With -v 4, the program logs each event of its watches.
-	args := slices.Concat(s.connectionFlags(p), []string{"-v", "4", "-log-format", "json"}, s.args)
+	args := slices.Concat(s.access.argsFor(p.host), []string{"-v", "4", "-log-format", "json"}, s.args)
 	noEnv := func(string) string { return "" }
 	err := s.Program(ctx, args, noEnv, io.Discard, &processLog{sim: s, p: p}, p.link.dial)
 	p.link.close()
@@ -115,14 +115,6 @@ func (s *sim) runProcess(ctx context.Context, p *proc) {
 	}
 	p.isEnding = true
 	s.launchLater(p.slot, restartDelay)
-}
-
-// connectionFlags returns the flags with which a process connects to the server.
-func (s *sim) connectionFlags(p *proc) []string {
-	if s.connect == nil {
-		return s.access.argsFor(p.host)
-	}
-	return s.connect(p)
 }
 
 // launchLater starts a process in a slot after d. It returns at once.

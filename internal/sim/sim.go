@@ -23,10 +23,6 @@ type sim struct {
 
 	access *access
 
-	// connect returns the flags with which a process connects to the server. If it is nil, access decides, and the
-	// rules for credentials apply.
-	connect func(p *proc) []string
-
 	// What the seed determines. Only the goroutine of run uses these fields.
 	dice         *rand.Rand // those of the seed, or during a step, those of the step
 	faults       []step     // the faults that can strike with this seed

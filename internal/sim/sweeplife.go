@@ -1,8 +1,6 @@
 package sim
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -21,7 +19,6 @@ type sweptLife struct {
 	plan      lifePlan
 	sweptCase *sweptCase // nil in the run that records the requests
 	injection *fakekube.Injection
-	dir       string // of the kubeconfig, the CA and the token
 
 	truths     map[string]bool // what was ever true: the name of each label and its value, and the numbers of Counts
 	wrongSince time.Time       // when a step began before which everything was right
@@ -57,15 +54,14 @@ func newSweptLife(t *testing.T, o Options, plan lifePlan) *sweptLife {
 	w := &sweptLife{
 		sim:      emptySim(t, o),
 		plan:     plan,
-		dir:      t.TempDir(),
 		truths:   map[string]bool{},
 		requests: map[string]int{},
 	}
 	w.flags = sweptFlags(plan, o.OwnPodsLabel)
 	w.slots = make([]*proc, 1)
-	w.access = plainAccess(t) // connect replaces its flags
-	w.net = w.serveTLS()
-	w.connect = w.writeKubeconfig
+	w.access = sweptAccess(t)
+	w.writeFile(caFile, string(w.access.serverCA.PEM()))
+	w.net = fakekube.ServeTLSIn(t, w.fake, fakekube.TLS{Certificate: w.access.serverCertificate})
 	return w
 }
 
@@ -86,38 +82,16 @@ func sweptFlags(plan lifePlan, ownPodsLabel string) flags {
 	return f
 }
 
-// serveTLS serves the fake over TLS and HTTP/2, and writes its CA.
-func (w *sweptLife) serveTLS() *fakekube.Network {
-	ca := fakekube.NewAuthority(w.t, "CA")
-	certificate, key := ca.Issue(w.t, "server", func(c *x509.Certificate) {
-		for i := range 10 { // A process that has lost its lease is followed by another one.
-			c.DNSNames = append(c.DNSNames, fmt.Sprintf("r0-%d", i))
-		}
-	})
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.writeFile("ca.crt", string(ca.PEM()))
-	return w.fake.ServeIn(w.t, func() *tls.Certificate { return &pair })
-}
-
+// writeFile writes a file that the kubeconfig names.
 func (w *sweptLife) writeFile(name, text string) {
-	if err := os.WriteFile(filepath.Join(w.dir, name), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(w.access.dir, name), []byte(text), 0o600); err != nil {
 		w.t.Error(err)
 	}
 }
 
-// writeKubeconfig writes the kubeconfig of a process, and returns the flags that name it.
-func (w *sweptLife) writeKubeconfig(p *proc) []string {
-	file := filepath.Join(w.dir, "config")
-	kubeconfig{server: "https://" + p.host, ca: "ca.crt", token: "token"}.write(w.t, file)
-	return []string{"-kubeconfig", file}
-}
-
 // setToken gives the process a new token. The server refuses all other tokens from now on.
 func (w *sweptLife) setToken(token string) {
-	w.writeFile("token", token)
+	w.writeFile(tokenFile, token)
 	w.fake.Allow(token)
 }
 
