@@ -224,8 +224,13 @@ const longestWait = time.Minute
 
 // awaitFault waits for the fault to strike if that must happen in this stage.
 func (w *sweptLife) awaitFault() {
-	end := time.Now().Add(longestWait)
-	for w.isFaultDue() && time.Now().Before(end) {
+	w.waitWhile(w.isFaultDue, longestWait)
+}
+
+// waitWhile waits as long as a condition holds, but no longer than most.
+func (w *sweptLife) waitWhile(holds func() bool, most time.Duration) {
+	end := time.Now().Add(most)
+	for holds() && time.Now().Before(end) {
 		settle(w.interval)
 	}
 }
@@ -244,24 +249,21 @@ func (w *sweptLife) awaitRight() {
 		w.extendBoundForSilence()
 	}
 	bound := w.nextBound()
-	end := time.Now().Add(bound)
-	for !w.isRight() && time.Now().Before(end) {
-		settle(w.interval)
-	}
+	w.waitWhile(w.isWrong, bound)
 	w.checkRight(fmt.Sprintf("within %v after stage %q", bound, w.stage.name))
 	w.noteRecovery()
 }
 
-// isRight reports whether all labels and statuses are right.
-func (w *sweptLife) isRight() bool {
+// isWrong reports whether any label or status is wrong.
+func (w *sweptLife) isWrong() bool {
 	expected, actual := w.labelsAndStatuses(w.look())
-	return maps.Equal(expected, actual)
+	return !maps.Equal(expected, actual)
 }
 
 // noteRecovery notes, if everything is right, how long that has taken: from the fault, or from the step that made
 // something wrong if that was later, to the last write. A step may follow.
 func (w *sweptLife) noteRecovery() {
-	if !w.isRight() {
+	if w.isWrong() {
 		return
 	}
 	w.mu.Lock()
@@ -283,10 +285,7 @@ func (w *sweptLife) checkCalm() {
 	if w.isFaultSilent() {
 		settle(w.Silence) // The process may lose its lease, and be followed by another one.
 	}
-	end := time.Now().Add(w.nextBound())
-	for !w.hasProgressed() && time.Now().Before(end) {
-		settle(w.interval)
-	}
+	w.waitWhile(w.lacksProgress, w.nextBound())
 	writes := w.noteCalm(time.Now())
 	settle(5 * w.interval)
 	w.checkRight("five intervals later")
@@ -298,16 +297,16 @@ func (w *sweptLife) checkCalm() {
 	w.checkProgressLocked()
 }
 
-// hasProgressed reports whether the process has logged everything that checkProgressLocked demands.
-func (w *sweptLife) hasProgressed() bool {
+// lacksProgress reports whether the process has yet to log anything that checkProgressLocked demands.
+func (w *sweptLife) lacksProgress() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, resource := range w.resources() {
 		if w.slots[0].progress[resource].missing(resource) != "" {
-			return false
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // gracePeriod is how long a process may take to stop. Kubernetes kills the containers of a pod after that.
@@ -377,11 +376,4 @@ func (w *sweptLife) checkFaultWasMet() {
 	if shortfall != "" {
 		w.fail("the fault %s", shortfall)
 	}
-}
-
-// fail notes that the run has failed.
-func (w *sweptLife) fail(format string, args ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.failLocked(format, args...)
 }
