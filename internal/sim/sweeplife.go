@@ -286,15 +286,7 @@ func (w *sweptLife) checkCalm() {
 		settle(w.Silence) // The process may lose its lease, and be followed by another one.
 	}
 	w.waitWhile(w.lacksProgress, w.nextBound())
-	writes := w.noteCalm(time.Now())
-	settle(5 * w.interval)
-	w.checkRight("five intervals later")
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.stats.writes != writes {
-		w.failLocked("writes continue although everything is right")
-	}
-	w.checkProgressLocked()
+	w.checkStaysRight(time.Now())
 }
 
 // lacksProgress reports whether the process has yet to log anything that checkProgressLocked demands.
