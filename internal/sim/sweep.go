@@ -74,7 +74,7 @@ func (sweep Sweep) record(t *testing.T) []sweptCase {
 }
 
 func (sweep Sweep) recordLife(t *testing.T, plan lifePlan) []sweptCase {
-	w, result := live(t, sweep.Options, plan, nil)
+	w, result := runLife(t, sweep.Options, plan, nil)
 	if len(result.Broken) > 0 {
 		t.Fatalf("%s\n%s", result.Story, strings.Join(result.Broken, "\n"))
 	}
@@ -85,10 +85,13 @@ func (sweep Sweep) recordLife(t *testing.T, plan lifePlan) []sweptCase {
 
 // choose returns the cases to run.
 func (sweep Sweep) choose(all []sweptCase) (chosen []sweptCase) {
-	isNamed := slices.ContainsFunc(all, func(c sweptCase) bool { return c.String() == sweep.Only })
+	isWholeName := slices.ContainsFunc(all, func(c sweptCase) bool { return c.String() == sweep.Only })
 	for _, c := range all {
 		name := c.String()
-		isSelected := name == sweep.Only || !isNamed && strings.Contains(name, sweep.Only)
+		isSelected := strings.Contains(name, sweep.Only)
+		if isWholeName {
+			isSelected = name == sweep.Only
+		}
 		if isSelected && sweep.isInSample(name) {
 			chosen = append(chosen, c)
 		}
@@ -96,8 +99,8 @@ func (sweep Sweep) choose(all []sweptCase) (chosen []sweptCase) {
 	return chosen
 }
 
-// isInSample reports whether one of Every cases is this one. That depends only on its name, so the sample is always the
-// same, although some requests come only in some runs.
+// isInSample reports whether the sample contains the case with this name. The name alone decides, so the sample is
+// always the same, although some requests come only in some runs.
 func (sweep Sweep) isInSample(name string) bool {
 	hash := fnv.New32a()
 	io.WriteString(hash, name)
@@ -109,18 +112,18 @@ type caseQueue struct {
 	cases []sweptCase
 	began time.Time
 
-	mu        sync.Mutex // guards all below
-	taken     int        // cases
-	failed    int
-	printedAt time.Time // when the progress was last printed
-	results   map[string]*kindResult
+	mu        sync.Mutex             // guards all below
+	taken     int                    // how many cases have begun
+	failed    int                    // how many cases have failed
+	printedAt time.Time              // when the progress was last printed
+	results   map[string]*kindResult // by the kind of the fault
 }
 
 // kindResult is the sum of the results for one kind of fault.
 type kindResult struct {
-	runs    int
-	slowest time.Duration // recovery
-	of      place         // the place of the fault with the slowest recovery
+	runs            int
+	slowestRecovery time.Duration
+	slowestPlace    place // where the fault with the slowest recovery struck
 }
 
 // work runs cases until the queue has no more.
@@ -131,10 +134,11 @@ func (q *caseQueue) work(t *testing.T, sweep Sweep) {
 			return
 		}
 		t.Run(c.String(), func(t *testing.T) {
-			w, result := live(t, sweep.Options, c.plan, &c)
+			w, result := runLife(t, sweep.Options, c.plan, &c)
 			if len(result.Broken) > 0 {
-				first := strings.Join(result.Broken[:min(len(result.Broken), 5)], "\n")
-				t.Errorf("%s\n%s\n%s\n%s\n%s", c, result.Story, c, first, sweep.RerunCase(c.String()))
+				firstRules := strings.Join(result.Broken[:min(len(result.Broken), 5)], "\n")
+				// The name of the case comes once more after the story, which is long.
+				t.Errorf("%s\n%s\n%s\n%s\n%s", c, result.Story, c, firstRules, sweep.RerunCase(c.String()))
 			}
 			q.add(c, w.recovery, t.Failed())
 		})
@@ -145,15 +149,22 @@ func (q *caseQueue) work(t *testing.T, sweep Sweep) {
 func (q *caseQueue) take() (c sweptCase, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if time.Since(q.printedAt) > 30*time.Second {
-		q.printedAt = time.Now()
-		fmt.Printf("%d of %d cases, %d failed\n", q.taken, len(q.cases), q.failed)
-	}
+	q.printProgressLocked()
 	if q.taken == len(q.cases) {
 		return sweptCase{}, false
 	}
+	c = q.cases[q.taken]
 	q.taken++
-	return q.cases[q.taken-1], true
+	return c, true
+}
+
+// printProgressLocked prints the progress, unless it has done so within the last 30 s.
+func (q *caseQueue) printProgressLocked() {
+	if time.Since(q.printedAt) <= 30*time.Second {
+		return
+	}
+	q.printedAt = time.Now()
+	fmt.Printf("%d of %d cases, %d failed\n", q.taken, len(q.cases), q.failed)
 }
 
 // add adds the result of a case.
@@ -170,9 +181,9 @@ func (q *caseQueue) add(c sweptCase, recovery time.Duration, hasFailed bool) {
 	}
 	r := q.results[kind]
 	r.runs++
-	if recovery >= r.slowest {
-		r.slowest = recovery
-		r.of = c.place
+	if recovery >= r.slowestRecovery {
+		r.slowestRecovery = recovery
+		r.slowestPlace = c.place
 	}
 }
 
@@ -185,7 +196,7 @@ func (q *caseQueue) table() string {
 	for _, kind := range faultKinds() {
 		r := q.results[kind]
 		if r != nil {
-			text += fmt.Sprintf(row, kind, r.runs, r.slowest.Round(time.Millisecond), r.of)
+			text += fmt.Sprintf(row, kind, r.runs, r.slowestRecovery.Round(time.Millisecond), r.slowestPlace)
 		}
 	}
 	took := time.Since(q.began).Round(time.Second)

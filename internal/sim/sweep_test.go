@@ -33,7 +33,7 @@ func sweptOptions(program Program) Options {
 }
 
 func TestSweptLifeNeedsAProgramThatWorks(t *testing.T) {
-	_, result := live(t, sweptOptions(idler(0)), dayLife(), nil)
+	_, result := runLife(t, sweptOptions(idler(0)), dayLife(), nil)
 	testkit.WantText(t, strings.Join(result.Broken, "\n"), `after stage "start", n0 total is "" and should be "4"`)
 }
 
@@ -41,12 +41,12 @@ func TestSweptLifeNeedsAnOrderlyStop(t *testing.T) {
 	onlyStop := lifePlan{stages: []stage{{name: "start", steps: []func(*sweptLife){
 		func(w *sweptLife) { w.launch(0) },
 	}}}}
-	_, result := live(t, sweptOptions(idler(gracePeriod)), onlyStop, nil)
+	_, result := runLife(t, sweptOptions(idler(gracePeriod)), onlyStop, nil)
 	testkit.WantText(t, strings.Join(result.Broken, "\n"), "has not logged")
 	if strings.Contains(result.Broken[len(result.Broken)-1], "to stop") {
 		t.Errorf("a stop within the grace period breaks a rule: %s", result.Broken)
 	}
-	_, result = live(t, sweptOptions(idler(gracePeriod+time.Second)), onlyStop, nil)
+	_, result = runLife(t, sweptOptions(idler(gracePeriod+time.Second)), onlyStop, nil)
 	testkit.WantText(t, strings.Join(result.Broken, "\n"), "it took 31s to stop")
 }
 
@@ -55,7 +55,7 @@ func TestSweptFaultMustStrike(t *testing.T) {
 	plan := lifePlan{stages: []stage{{name: "start", steps: []func(*sweptLife){
 		func(w *sweptLife) { w.launch(0) },
 	}}}}
-	_, result := live(t, sweptOptions(idler(0)), plan, c)
+	_, result := runLife(t, sweptOptions(idler(0)), plan, c)
 	testkit.WantText(t, strings.Join(result.Broken, "\n"), "the fault was met by no request; there came none")
 }
 

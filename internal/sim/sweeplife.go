@@ -39,8 +39,8 @@ type recordedRequest struct {
 	frames int // of its answer, without those that only repeat
 }
 
-// live runs a swept life once. c is the fault, or nil to record the requests.
-func live(t *testing.T, o Options, plan lifePlan, c *sweptCase) (w *sweptLife, result Result) {
+// runLife runs a swept life once, with the fault of a case. If c is nil, it records the requests instead.
+func runLife(t *testing.T, o Options, plan lifePlan, c *sweptCase) (w *sweptLife, result Result) {
 	synctest.Test(t, func(t *testing.T) {
 		w = newSweptLife(t, o, plan)
 		w.sweptCase = c
