@@ -23,31 +23,28 @@ func (p place) String() string { return fmt.Sprintf("%s: %s %d", p.stage, p.clas
 // classOf returns the class of a request: the verb, the resource or the path, the name, and the purpose. The names of
 // Events differ from run to run.
 func classOf(q fakekube.Request) string {
-	words := []string{q.Verb, q.Resource}
-	if q.Resource == "" {
-		words = []string{q.Verb, q.Path}
-	}
+	class := q.Verb + " " + cmp.Or(q.Resource, q.Path)
 	if q.Subresource != "" {
-		words[1] += "/" + q.Subresource
+		class += "/" + q.Subresource
 	}
 	hasFixedName := q.Name != "" && q.Resource != "events"
 	if hasFixedName {
-		words = append(words, q.Name)
+		class += " " + q.Name
 	}
 	switch {
-	case q.Query.Get("limit") == "1":
-		words = append(words, "for-its-version")
-	case q.Query.Get("resourceVersionMatch") == "Exact":
-		words = append(words, "at-a-version")
+	case isVersionQuestion(q):
+		class += " for-its-version"
+	case isAudit(q):
+		class += " at-a-version"
 	}
-	return strings.Join(words, " ")
+	return class
 }
 
 // sweptFault is a way in which a request can fail.
 type sweptFault struct {
 	outcome
 
-	// kind is the row of the table of results.
+	// kind is the row of the table of results. It is the name, except that cuts at different frames share a row.
 	kind string
 
 	// disturb disturbs the network of the process before the request fails. It may be nil.
@@ -69,11 +66,13 @@ func wholeFaults() []sweptFault {
 	html := fakekube.Reply{Body: "<html></html>", Header: map[string]string{"Content-Type": "text/html"}}
 	retryIn7s := fakekube.Object{"retryAfterSeconds": 7}
 	lateReset := fakekube.Fault{Do: fakekube.Reset{ActsFirst: true}}
-	normalAnswer := fakekube.Fault{Delay: time.Nanosecond} // which does not arrive, because the connection is silent
+
+	// A fault needs an effect or a delay. This one has no effect of its own: the answer is lost in the silence.
+	normalAnswer := fakekube.Fault{Delay: time.Nanosecond}
 	return []sweptFault{
 		faultOf("connection refused", fakekube.Fault{Do: fakekube.Reset{}}).with(refuseConnections),
-		faultOf("reset before acting", fakekube.Fault{Do: fakekube.Reset{}}).with(loseAnswers),
-		faultOf("reset after acting", lateReset).with(loseAnswers).afterActing(),
+		faultOf("reset before acting", fakekube.Fault{Do: fakekube.Reset{}}).with(noteBreak),
+		faultOf("reset after acting", lateReset).with(noteBreak).afterActing(),
 		faultOf("stream reset before acting", fakekube.Fault{Do: fakekube.DropRequest{}}),
 		faultOf("stream reset after acting", fakekube.Fault{Do: fakekube.DropAnswer{}}).afterActing(),
 		faultOf("stall", fakekube.Fault{Do: fakekube.Stall{}}).silently(),
@@ -99,7 +98,7 @@ func faultOf(name string, fault fakekube.Fault) sweptFault {
 	return sweptFault{outcome: outcome{name, fault}, kind: name}
 }
 
-// with returns the fault with a disturbed network.
+// with returns the fault as one that also disturbs the network.
 func (f sweptFault) with(disturb func(s *sim, l *link)) sweptFault {
 	f.disturb = disturb
 	return f
@@ -111,16 +110,17 @@ func (f sweptFault) silently() sweptFault {
 	return f
 }
 
-// afterActing returns the fault as one that cannot strike a watch.
+// afterActing returns the fault as one that comes after the server has acted.
 func (f sweptFault) afterActing() sweptFault {
 	f.skipsWatches = true
 	return f
 }
 
-// loseAnswers prepares the link for the break of a connection: other answers of this moment may be lost with it.
-func loseAnswers(_ *sim, l *link) { l.noteBreak() }
+// noteBreak disturbs nothing. It notes that the fault itself breaks the connection, so that other answers of this
+// moment may be lost with it.
+func noteBreak(_ *sim, l *link) { l.noteBreak() }
 
-// refuseConnections makes the link refuse connections for a while after a break.
+// refuseConnections makes the link refuse connections for a while. The fault itself breaks the present one.
 func refuseConnections(s *sim, l *link) {
 	l.noteBreak()
 	l.setAway(true)
@@ -130,7 +130,8 @@ func refuseConnections(s *sim, l *link) {
 // fallSilent makes the connections silent.
 func fallSilent(_ *sim, l *link) { l.silence() }
 
-// cutFaults returns the faults that cut an answer at the end of each of its frames, and one byte to either side.
+// cutFaults returns the faults that cut an answer of so many frames at the end of each frame, and one byte before and
+// after that. Nothing follows the last frame. Frame 0 ends where the answer begins.
 func cutFaults(frames int) []sweptFault {
 	faults := []sweptFault{cutFault(0, 0)}
 	if frames > 0 {
@@ -196,7 +197,7 @@ func casesOf(plan lifePlan, recording []recordedRequest) (cases []sweptCase) {
 
 // inOrder sorts the recorded requests by their stages, and within a stage by class and number.
 func (plan lifePlan) inOrder(recording []recordedRequest) []recordedRequest {
-	stageOf := func(r recordedRequest) int {
+	stageIndex := func(r recordedRequest) int {
 		i := slices.IndexFunc(plan.stages, func(s stage) bool { return s.name == r.place.stage })
 		if i < 0 {
 			return len(plan.stages) // calmStage or stopStage
@@ -205,7 +206,7 @@ func (plan lifePlan) inOrder(recording []recordedRequest) []recordedRequest {
 	}
 	slices.SortFunc(recording, func(a, b recordedRequest) int {
 		return cmp.Or(
-			stageOf(a)-stageOf(b),
+			stageIndex(a)-stageIndex(b),
 			strings.Compare(a.place.class, b.place.class),
 			a.place.number-b.place.number)
 	})
