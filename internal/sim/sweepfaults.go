@@ -147,6 +147,8 @@ func cutFaults(frames int) []sweptFault {
 	return faults
 }
 
+// cutFault returns the fault that cuts an answer at the end of a frame. extra is 1 for a byte after that, and -1 for a
+// byte before it.
 func cutFault(frame, extra int) sweptFault {
 	cut := fakekube.CutFrame{Frame: frame, Extra: extra}
 	fault := faultOf(cut.String(), fakekube.Fault{Do: cut})

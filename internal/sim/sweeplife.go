@@ -20,15 +20,15 @@ type sweptLife struct {
 	sweptCase *sweptCase // nil in the run that records the requests
 	injection *fakekube.Injection
 
-	truths     map[string]bool // what was ever true: the name of each label and its value, and the numbers of Counts
-	wrongSince time.Time       // when a step began before which everything was right
-	recovery   time.Duration   // the longest time until everything was right again
+	truths   map[string]bool // what has ever been true, in the words of writtenBy
+	rightAt  time.Time       // when everything was last seen to be right
+	recovery time.Duration   // the longest time until everything was right again
 
 	// sim.mu guards the fields below.
 	stage     stage
 	idleFrom  time.Time // when the idle stage began; the zero time before that
 	idleUntil time.Time
-	requests  map[string]int // of this stage so far, by class
+	requests  map[string]int // how many came in this stage so far, by class
 	struckAt  time.Time      // when the fault struck; the zero time before that
 	recording []recordedRequest
 }
@@ -36,7 +36,7 @@ type sweptLife struct {
 // recordedRequest is a request of the undisturbed life.
 type recordedRequest struct {
 	place  place
-	frames int // of its answer, without those that only repeat
+	frames int // how many frames its answer had, without those that only repeated bookmarks
 }
 
 // runLife runs a swept life once, with the fault of a case. If c is nil, it records the requests instead.
@@ -161,19 +161,19 @@ func (w *sweptLife) placeOf(q fakekube.Request) place {
 
 // recordRequest records a request of the undisturbed life, and the frames of its answer.
 func (w *sweptLife) recordRequest(q fakekube.Request) (ended func(fakekube.Recording)) {
-	place := w.placeOf(q)
-	isRepeat := w.isIdleNow() && place.number > 1
-	if isRepeat || !w.plan.sweeps(place) {
+	at := w.placeOf(q)
+	isRepeat := w.isIdleNow() && at.number > 1
+	if isRepeat || !w.plan.sweeps(at) {
 		return func(fakekube.Recording) {}
 	}
 	return func(answer fakekube.Recording) {
 		if answer.Header.Get("Content-Encoding") != "" {
-			w.fail("the answer to %s is compressed, so it has no frames", place)
+			w.fail("the answer to %s is compressed, so it has no frames", at)
 		}
 		frames := w.distinctFrames(answer.Frames)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.recording = append(w.recording, recordedRequest{place: place, frames: frames})
+		w.recording = append(w.recording, recordedRequest{place: at, frames: frames})
 	}
 }
 
@@ -183,21 +183,22 @@ func (w *sweptLife) isIdleNow() bool {
 	return w.stage.isIdle
 }
 
-// distinctFrames returns how many frames an answer has before it only repeats bookmarks in an idle stage.
+// distinctFrames returns how many frames an answer has before it only repeats bookmarks in an idle stage. An event of a
+// watch in that stage is a bookmark. The frames of a list have all the same time, so they count as only one.
 func (w *sweptLife) distinctFrames(frames []fakekube.RecordedFrame) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	bookmarks := 0
-	var last time.Time
+	var lastSentAt time.Time
 	for i, frame := range frames {
 		isIdle := frame.SentAt.After(w.idleFrom) && frame.SentAt.Before(w.idleUntil)
-		if isIdle && !frame.SentAt.Equal(last) {
+		if isIdle && !frame.SentAt.Equal(lastSentAt) {
 			bookmarks++
 		}
 		if bookmarks > mostBookmarks {
 			return i
 		}
-		last = frame.SentAt
+		lastSentAt = frame.SentAt
 	}
 	return len(frames)
 }
@@ -211,20 +212,20 @@ func (w *sweptLife) noteStruck(q fakekube.Request) {
 	if p == nil {
 		return
 	}
-	class := requestClass{name: w.sweptCase.place.class}
-	w.noteOutcome(q, requestFault{class, w.sweptCase.fault.outcome})
-	if w.sweptCase.fault.disturb != nil {
-		w.disturb(p, func(l *link) { w.sweptCase.fault.disturb(w.sim, l) })
+	struck := w.sweptCase
+	w.noteOutcome(q, requestFault{requestClass{name: struck.place.class}, struck.fault.outcome})
+	if struck.fault.disturb != nil {
+		w.disturb(p, func(l *link) { struck.fault.disturb(w.sim, l) })
 	}
 }
 
-// longestWait is how long a stage waits for the request that the fault shall strike. Some requests come at random
-// times, so one that the recorded stage had may come later.
-const longestWait = time.Minute
+// longestWaitForFault is how long a stage waits for the request that the fault shall strike. Some requests come at
+// random times, so one that the recorded stage had may come later.
+const longestWaitForFault = time.Minute
 
 // awaitFault waits for the fault to strike if that must happen in this stage.
 func (w *sweptLife) awaitFault() {
-	w.waitWhile(w.isFaultDue, longestWait)
+	w.waitWhile(w.isFaultDue, longestWaitForFault)
 }
 
 // waitWhile waits as long as a condition holds, but no longer than most.
@@ -235,6 +236,7 @@ func (w *sweptLife) waitWhile(holds func() bool, most time.Duration) {
 	}
 }
 
+// isFaultDue reports whether the fault must strike in this stage, and has not struck yet.
 func (w *sweptLife) isFaultDue() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -260,23 +262,24 @@ func (w *sweptLife) isWrong() bool {
 	return !maps.Equal(expected, actual)
 }
 
-// noteRecovery notes, if everything is right, how long that has taken: from the fault, or from the step that made
-// something wrong if that was later, to the last write. A step may follow.
+// noteRecovery notes, if everything is right, how long that has taken: from the fault to the last write. If everything
+// was already right once after the fault, the time begins with the step that followed. So it must be called right before
+// each step.
 func (w *sweptLife) noteRecovery() {
 	if w.isWrong() {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	since := w.wrongSince
-	w.wrongSince = time.Now()
-	if w.struckAt.IsZero() {
-		return
+	wrongSince := w.rightAt
+	if w.struckAt.After(w.rightAt) {
+		wrongSince = w.struckAt
 	}
-	if w.struckAt.After(since) {
-		since = w.struckAt
+	w.rightAt = time.Now()
+	hasStruck := !w.struckAt.IsZero()
+	if hasStruck {
+		w.recovery = max(w.recovery, w.lastWriteAt.Sub(wrongSince))
 	}
-	w.recovery = max(w.recovery, w.lastWriteAt.Sub(since))
 }
 
 // checkCalm checks that the process follows every resource again, and writes nothing for five intervals.
@@ -321,14 +324,14 @@ func (w *sweptLife) stopOrderly() {
 	}
 }
 
-// noteTruths notes what all labels should be now, and how many pods a Count has.
+// noteTruths notes what all labels should be now, and how many pods all Counts count.
 func (w *sweptLife) noteTruths() {
 	expected, _ := w.labelsAndStatuses(w.look())
 	for name, value := range expected {
 		w.truths[name+" "+value] = true
 	}
-	number := podsPerName(w.fake.All("pods"))["default/"+countedName]
-	w.truths[fmt.Sprint(countedName, " ", number)] = true
+	counted := podsPerName(w.fake.All("pods"))["default/"+countedName]
+	w.truths[fmt.Sprintf("%s %d", countedName, counted)] = true
 }
 
 // checkWritesWereTrue checks that the process has never written anything that was not true before, such as a number of
@@ -344,17 +347,17 @@ func (w *sweptLife) checkWritesWereTrue() {
 	}
 }
 
-// writtenBy returns the labels or the number that a patch writes, as in truths. A status may show an old number of pods
-// for a new Count, because the pods may come later than the Count.
+// writtenBy returns the labels or the number that a patch writes, as in "n1 own 3" and "web 4". A new Count may show an
+// old number of pods, because the news of the pods may come later. So the number has no name of a Count.
 func (w *sweptLife) writtenBy(q fakekube.Request) (written []string) {
 	var patch sentPatch
 	json.Unmarshal([]byte(q.Body), &patch)
 	if q.Resource == "counts" {
-		return []string{fmt.Sprint(countedName, " ", patch.Status["count"])}
+		return []string{fmt.Sprintf("%s %v", countedName, patch.Status["count"])}
 	}
-	names := map[string]string{w.TotalLabel: " total ", w.OwnPodsLabel: " own "}
+	shortNames := map[string]string{w.TotalLabel: "total", w.OwnPodsLabel: "own"} // as in labelsAndStatuses
 	for label, value := range patch.Metadata.Labels {
-		written = append(written, q.Name+names[label]+fmt.Sprint(value))
+		written = append(written, fmt.Sprintf("%s %s %v", q.Name, shortNames[label], value))
 	}
 	return written
 }
