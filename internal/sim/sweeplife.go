@@ -75,7 +75,7 @@ func sweptFlags(plan lifePlan, ownPodsLabel string) flags {
 		runsCounts:     true,
 	}
 	if !plan.isWithoutElection {
-		f.args = append(f.args, "-leader-elect")
+		f.args = append(f.args, "-leader-elect") // with the default times
 		f.leaseDuration = 15 * time.Second
 		f.renewDeadline = 10 * time.Second
 	}

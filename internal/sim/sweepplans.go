@@ -21,12 +21,12 @@ type stage struct {
 	// lasts is how long the stage lasts after its steps, at least.
 	lasts time.Duration
 
-	// isIdle means that so much time passes without a change that requests only repeat, and so do the bookmarks of a
-	// watch. Of each class, only the first request is swept, and it is cut only after the first mostBookmarks.
+	// isIdle means that nothing changes for so long that the same requests and bookmarks come again and again. Of each
+	// class, only the first request is swept. A watch is cut after mostBookmarks bookmarks at the latest.
 	isIdle bool
 }
 
-// mostBookmarks is after how many bookmarks an idle watch is cut.
+// mostBookmarks is the number of bookmarks after which an idle watch is cut at the latest.
 const mostBookmarks = 2
 
 // stepPause is the pause after each step of a stage. It is longer than the interval, so that the writes that a step
@@ -39,14 +39,14 @@ type lifePlan struct {
 	args              []string // more flags
 	isWithoutElection bool
 	stages            []stage          // calmStage and stopStage follow
-	sweeps            func(place) bool // reports whether faults shall strike there
+	sweeps            func(place) bool // reports whether each fault shall strike at a place
 }
 
 // sweptLives returns the lives that the sweep repeats.
-func sweptLives() []lifePlan { return []lifePlan{dayLife(), jsonLife(), idleLife(), hourLife()} }
+func sweptLives() []lifePlan { return []lifePlan{mainLife(), jsonLife(), idleLife(), hourLife()} }
 
-// dayLife is a life in which everything happens once.
-func dayLife() lifePlan {
+// mainLife is a life in which everything happens once.
+func mainLife() lifePlan {
 	return lifePlan{
 		name: "everything once",
 		stages: []stage{
@@ -62,7 +62,8 @@ func dayLife() lifePlan {
 	}
 }
 
-// jsonLife is a life in which pods and nodes come in JSON. Only the requests that read them differ from other lives.
+// jsonLife is a life in which pods and nodes come in JSON. Only the requests that read them differ from those of other
+// lives, so only these are swept.
 func jsonLife() lifePlan {
 	return lifePlan{
 		name: "JSON",
@@ -94,8 +95,8 @@ func idleLife() lifePlan {
 	}
 }
 
-// hourLife is a life that is long enough for the hourly lists. Its runs take many times longer than the others, so only
-// these lists are swept, and no lease is renewed.
+// hourLife is a life that is long enough for the hourly lists. Its runs take many times longer than the others. So only
+// these lists are swept, and there is no election, which would renew a lease all the time.
 func hourLife() lifePlan {
 	return lifePlan{
 		name:              "an hour",
@@ -150,7 +151,7 @@ func podSteps() []func(*sweptLife) {
 		addPod("p5", "n1"),
 		removePod("p0"),
 		removePod("p1"),
-		addPod("p1", "n2"), // under the same name, on another node
+		addPod("p1", "n2"), // The same name comes again, on another node.
 	}
 }
 
@@ -159,14 +160,14 @@ func nodeSteps() []func(*sweptLife) {
 		addNode("n3"),
 		func(w *sweptLife) { w.fake.Remove("nodes", key{Name: "n2"}) },
 		addNode("n2"),
-		func(w *sweptLife) { w.fake.SetLabel("n1", w.OwnPodsLabel, "99") },
+		func(w *sweptLife) { w.fake.SetLabel("n1", w.OwnPodsLabel, "99") }, // The process must correct it.
 	}
 }
 
 func countSteps() []func(*sweptLife) {
 	return []func(*sweptLife){
 		addCount("c1", 2),
-		addCount("c0", 1),
+		addCount("c0", 1), // It exists, and expects another number from now on.
 		func(w *sweptLife) { w.fake.Remove("counts", key{Namespace: "default", Name: "c0"}) },
 	}
 }
@@ -179,14 +180,12 @@ func tokenSteps() []func(*sweptLife) {
 	return []func(*sweptLife){(*sweptLife).renewToken, addPod("p7", "n2")}
 }
 
-func podKey(name string) key { return key{Namespace: "default", Name: name} }
-
 func addPod(name, node string) func(*sweptLife) {
 	return func(w *sweptLife) { w.fake.AddPod("default", name, node) }
 }
 
 func removePod(name string) func(*sweptLife) {
-	return func(w *sweptLife) { w.fake.Remove("pods", podKey(name)) }
+	return func(w *sweptLife) { w.fake.Remove("pods", key{Namespace: "default", Name: name}) }
 }
 
 func addNode(name string) func(*sweptLife) {
