@@ -36,11 +36,21 @@ func (f *fileState) wereDamagedSince(then time.Time) bool {
 	return f.isDamaged || !f.repairedAt.Before(then)
 }
 
-// refused is a request that was answered with 401.
-type refused struct {
+// unauthorized is a request that got a 401.
+type unauthorized struct {
 	at         time.Time
 	credential string
-	isRepeated bool // it was the second 401 at the same moment
+	isRepeated bool // the same request had already got a 401 at the same moment
+}
+
+// refusedNow returns the 401 that the same request got at this very moment, or nil. So a request that comes now is a
+// repetition, because the process has not waited.
+func (p *proc) refusedNow(q fakekube.Request) *unauthorized {
+	last := p.refused[q.String()]
+	if last == nil || !last.at.Equal(time.Now()) {
+		return nil
+	}
+	return last
 }
 
 // credentialIn returns the credential of a request: its token, or the common name in the client certificate.
@@ -101,8 +111,8 @@ func (s *sim) checkSecretsInLogLocked(p *proc, line []byte) {
 // and then only with another credential. If the files have just been written, their CA may be the news, together with
 // the same token.
 func (s *sim) checkRepeatedAfterRefusalLocked(p *proc, q fakekube.Request) {
-	last := p.refused[q.String()]
-	if last == nil || !last.at.Equal(time.Now()) {
+	last := p.refusedNow(q)
+	if last == nil {
 		return
 	}
 	const caAge = time.Second // how long the program may use a CA without looking at its file
@@ -132,10 +142,8 @@ func (s *sim) noteRefusal(q fakekube.Request) {
 
 // noteRefusal notes that a request got a 401.
 func (p *proc) noteRefusal(q fakekube.Request) {
-	call := q.String()
-	last := p.refused[call]
-	isRepeated := last != nil && last.at.Equal(time.Now())
-	p.refused[call] = &refused{at: time.Now(), credential: credentialIn(q), isRepeated: isRepeated}
+	isRepeated := p.refusedNow(q) != nil
+	p.refused[q.String()] = &unauthorized{at: time.Now(), credential: credentialIn(q), isRepeated: isRepeated}
 }
 
 // mayRefuseFilesLocked reports whether a process may end with an error right after its start, because it found damaged

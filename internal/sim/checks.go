@@ -223,8 +223,7 @@ func (s *sim) checkWriteIsNeededLocked(p *proc, q fakekube.Request, patch sentPa
 	}
 	isSameObject := fakekube.TextIn(fakekube.MetaOf(known.object), "uid") == patch.Metadata.UID
 	isJustReceived := !known.at.Before(time.Now())
-	last := p.refused[q.String()]
-	isRepeated := last != nil && last.at.Equal(time.Now()) // after a 401, with another credential
+	isRepeated := p.refusedNow(q) != nil // after a 401, with another credential
 	if isSameObject && !isJustReceived && !isRepeated && !patch.changes(known.object, q.Resource) {
 		since := known.at.Sub(s.began)
 		s.breakRuleLocked(p, "writes to %s what is already there, as it has known since %v", objectOf(q), since)

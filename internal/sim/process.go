@@ -31,12 +31,12 @@ type proc struct {
 	mayBeStale map[string]bool       // resources of which it may still hold objects from before a restored backup
 
 	// What it has sent.
-	countedSecond    int64                // the second that requestsInSecond is about, in Unix time
-	requestsInSecond map[string]int       // by verb and path
-	retryAfter       map[string]time.Time // when it may repeat a request at the earliest, by retryKey
-	writeAnsweredAt  map[string]time.Time // when it last got an answer to a write, by resource, key and uid
-	leaseSentAt      time.Time            // when it last requested the lease
-	refused          map[string]*refused  // the last 401, by request
+	countedSecond    int64                    // the second that requestsInSecond is about, in Unix time
+	requestsInSecond map[string]int           // by verb and path
+	retryAfter       map[string]time.Time     // when it may repeat a request at the earliest, by retryKey
+	writeAnsweredAt  map[string]time.Time     // when it last got an answer to a write, by resource, key and uid
+	leaseSentAt      time.Time                // when it last requested the lease
+	refused          map[string]*unauthorized // the last 401, by request
 
 	// electedAt is the newest version of the cluster when it first got the lease. It is 0 before that, and again after
 	// a restored backup, when the old versions have lost their meaning.
@@ -71,7 +71,7 @@ func (s *sim) launch(slot int) {
 		writeAnsweredAt:  map[string]time.Time{},
 		retryAfter:       map[string]time.Time{},
 		requestsInSecond: map[string]int{},
-		refused:          map[string]*refused{},
+		refused:          map[string]*unauthorized{},
 	}
 	for _, resource := range s.resources() {
 		p.progress[resource] = &progress{unlogged: map[int]int{}}
