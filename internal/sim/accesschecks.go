@@ -61,18 +61,19 @@ func credentialIn(q fakekube.Request) string {
 	return q.Certificate
 }
 
-// connectTime is how long a request may need to reach the server, after its credential was chosen.
+// connectTime is how long a request may need to reach the server, after its credential was chosen: the longest time to
+// connect, and 15 s for the TLS handshake and all the rest.
 const connectTime = lostDialTimeout + 15*time.Second
 
 // checkAccessLocked checks how a request has reached the server.
 func (s *sim) checkAccessLocked(p *proc, q fakekube.Request) {
-	used := credentialIn(q)
+	credential := credentialIn(q)
 	switch {
 	case q.HTTP2 != s.access.isHTTP2:
 		s.breakRuleLocked(p, "uses HTTP/2: %v; the server offers it: %v: %s", q.HTTP2, s.access.isHTTP2, q)
-	case !s.access.isTLS && (used != "" || q.Header.Get("Authorization") != ""):
+	case !s.access.isTLS && (credential != "" || q.Header.Get("Authorization") != ""):
 		s.breakRuleLocked(p, "sends a credential over plain HTTP: %s", q)
-	case s.access.isTLS && used == "":
+	case s.access.isTLS && credential == "":
 		s.breakRuleLocked(p, "sends no credential: %s", q)
 	case s.access.isTLS:
 		s.checkNewCredentialIsUsedLocked(p, q)
@@ -85,10 +86,11 @@ func (s *sim) checkAccessLocked(p *proc, q fakekube.Request) {
 func (s *sim) checkNewCredentialIsUsedLocked(p *proc, q fakekube.Request) {
 	limit := s.LongestOldCredential + connectTime
 	if s.access.kind == tokenOfProgram {
-		limit += s.access.lifetime // the program runs again only when its last credential has expired
+		limit += s.access.lifetime // The exec program runs again only when its last credential has expired.
 	}
+	isOld := credentialIn(q) != s.files.credential && !s.files.isDamaged
 	elapsed := time.Since(s.files.since)
-	if credentialIn(q) != s.files.credential && !s.files.isDamaged && elapsed > limit {
+	if isOld && elapsed > limit {
 		s.breakRuleLocked(p, "uses an old credential, though there has been a new one for %v: %s", elapsed, q)
 	}
 }

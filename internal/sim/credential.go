@@ -31,9 +31,9 @@ const (
 // secretPrefix is the beginning of every token. No process may log it, or send it anywhere but as its credential.
 const secretPrefix = "never-show-this-token-"
 
-// renewedAt is the share of a credential's lifetime after which the next one comes. The kubelet has the same rule for
+// renewalShare is the share of a credential's lifetime after which the next one comes. The kubelet has the same rule for
 // the tokens of service accounts.
-const renewedAt = 0.8
+const renewalShare = 0.8
 
 // issueLocked issues a new credential.
 func (a *access) issueLocked() *credential {
@@ -71,13 +71,13 @@ func (s *sim) renewCredentialLocked() {
 	a.current = a.issueLocked()
 	a.isRefused = false
 	a.lateness = 0
-	a.renewServerLocked()
+	a.renewServerCertificatesLocked()
 	s.acceptLocked(a.current)
 	s.writeFilesLocked()
 	s.record("credential %d comes", a.issued)
 	renewed := a.current
-	overlap := time.Duration((1 - renewedAt) * float64(a.lifetime))
-	s.later(a.lifetime-overlap, func() { s.renewIfDue(renewed) })
+	untilNext := time.Duration(renewalShare * float64(a.lifetime))
+	s.later(untilNext, func() { s.renewIfDue(renewed) })
 }
 
 // renewIfDue replaces a credential whose time has come, unless that has happened already. If a fault demands it, the
@@ -135,10 +135,10 @@ func (s *sim) dropExpiredLocked() {
 	s.fake.Allow(tokens...)
 }
 
-// renewServerLocked gives the server new certificates. Now and then, it replaces the CA, as an administrator should:
+// renewServerCertificatesLocked gives the server new certificates. Now and then, it replaces the CA, as an administrator should:
 // first, the files get both CAs; with the next renewal, the server changes; with the one after that, the old CA leaves
 // the files.
-func (a *access) renewServerLocked() {
+func (a *access) renewServerCertificatesLocked() {
 	switch {
 	case a.nextCA != nil:
 		a.serverCA = a.nextCA
