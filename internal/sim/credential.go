@@ -31,8 +31,8 @@ const (
 // secretPrefix is the beginning of every token. No process may log it, or send it anywhere but as its credential.
 const secretPrefix = "never-show-this-token-"
 
-// renewalShare is the share of a credential's lifetime after which the next one comes. The kubelet has the same rule for
-// the tokens of service accounts.
+// renewalShare is the share of a credential's lifetime after which the next one comes. The kubelet has the same rule
+// for the tokens of service accounts.
 const renewalShare = 0.8
 
 // issueLocked issues a new credential.

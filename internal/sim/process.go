@@ -12,11 +12,11 @@ import (
 
 // proc is one process of the program, from its start to its end. sim.mu guards its fields.
 type proc struct {
-	slot  int
-	host  string // the name by which it calls the server
+	slot  int    // numbers the processes that run side by side; when one has ended, the next one gets its slot
+	host  string // the name by which it calls the server, which no other process has
 	link  *link
 	began time.Time
-	stop  context.CancelFunc
+	stop  context.CancelFunc // asks it to stop
 
 	isEnding bool // it has ended, or was stopped or killed; another process follows
 	isDead   bool // it was killed, so no rule applies to it any more
@@ -32,7 +32,7 @@ type proc struct {
 
 	// What it has sent.
 	countedSecond    int64                    // the second that requestsInSecond is about, in Unix time
-	requestsInSecond map[string]int           // by verb and path
+	requestsInSecond map[string]int           // the number of requests, by verb and path
 	retryAfter       map[string]time.Time     // when it may repeat a request at the earliest, by retryKey
 	writeAnsweredAt  map[string]time.Time     // when it last got an answer to a write, by resource, key and uid
 	leaseSentAt      time.Time                // when it last requested the lease
@@ -109,7 +109,7 @@ func (s *sim) runProcess(ctx context.Context, p *proc) {
 	if err != nil && !hasLostLease && !s.mayRefuseFilesLocked(p) {
 		s.breakRuleLocked(p, "ended with %v", err)
 	}
-	s.checkSecretsInLogLocked(p, fmt.Append(nil, err))
+	s.checkSecretsInLogLocked(p, []byte(fmt.Sprint(err))) // Its end shows the error to the user.
 	if p.isEnding {
 		return
 	}
@@ -119,15 +119,12 @@ func (s *sim) runProcess(ctx context.Context, p *proc) {
 
 // launchLater starts a process in a slot after d. It returns at once.
 func (s *sim) launchLater(slot int, d time.Duration) {
-	s.running.Go(func() {
-		<-time.After(d)
-		s.launch(slot)
-	})
+	s.later(d, func() { s.launch(slot) })
 }
 
 // stopProcess asks the process in a slot to stop, and starts another one after d. It returns at once.
 func (s *sim) stopProcess(slot int, d time.Duration) {
-	p, wasEnding := s.markEnding(slot, false)
+	p, wasEnding := s.markEnding(slot)
 	if wasEnding {
 		return
 	}
@@ -138,7 +135,7 @@ func (s *sim) stopProcess(slot int, d time.Duration) {
 // killProcess kills the process in a slot, and starts another one after d. It returns at once. Nothing that the killed
 // process sends from now on reaches the server.
 func (s *sim) killProcess(slot int, d time.Duration) {
-	p, wasEnding := s.markEnding(slot, true)
+	p, wasEnding := s.markDead(slot)
 	if wasEnding {
 		return
 	}
@@ -147,15 +144,25 @@ func (s *sim) killProcess(slot int, d time.Duration) {
 	s.launchLater(slot, d)
 }
 
-// markEnding notes that the process in a slot ends or is killed. It returns the process, and whether it was ending
-// already.
-func (s *sim) markEnding(slot int, isKilled bool) (p *proc, wasEnding bool) {
+// markEnding notes that the process in a slot ends. It returns the process, and whether it was ending already.
+func (s *sim) markEnding(slot int) (p *proc, wasEnding bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.markEndingLocked(slot)
+}
+
+// markDead is markEnding for a process that is killed.
+func (s *sim) markDead(slot int) (p *proc, wasEnding bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.slots[slot].isDead = true
+	return s.markEndingLocked(slot)
+}
+
+func (s *sim) markEndingLocked(slot int) (p *proc, wasEnding bool) {
 	p = s.slots[slot]
 	wasEnding = p.isEnding
 	p.isEnding = true
-	p.isDead = p.isDead || isKilled
 	return p, wasEnding
 }
 

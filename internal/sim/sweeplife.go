@@ -310,7 +310,7 @@ const gracePeriod = 30 * time.Second
 // stopOrderly asks the process to stop, and checks that it ends in time. runProcess checks its error.
 func (w *sweptLife) stopOrderly() {
 	w.begin(stage{name: stopStage})
-	p, wasEnding := w.markEnding(0, false)
+	p, wasEnding := w.markEnding(0)
 	if wasEnding {
 		w.fail("the process was not running at the end")
 		return
