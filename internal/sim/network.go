@@ -183,14 +183,6 @@ func (l *link) setAway(isAway bool) {
 	l.isLost = false
 }
 
-// heal ends all faults of the link, except those of single connections.
-func (l *link) heal() {
-	l.setAway(false)
-	l.setMute(false)
-	l.setSpeed(0)
-	l.setMaxAge(0)
-}
-
 // setLost makes attempts to connect get no answer.
 func (l *link) setLost() {
 	l.mu.Lock()
@@ -204,6 +196,14 @@ func (l *link) setMute(isMute bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.isMute = isMute
+}
+
+// heal ends all faults of the link, except those of single connections.
+func (l *link) heal() {
+	l.setAway(false)
+	l.setMute(false)
+	l.setSpeed(0)
+	l.setMaxAge(0)
 }
 
 // die breaks all connections, and refuses new ones for ever.

@@ -109,7 +109,7 @@ func (s *sim) runProcess(ctx context.Context, p *proc) {
 	if err != nil && !hasLostLease && !s.mayRefuseFilesLocked(p) {
 		s.breakRuleLocked(p, "ended with %v", err)
 	}
-	s.checkSecretsInLogLocked(p, []byte(fmt.Sprint(err))) // Its end shows the error to the user.
+	s.checkSecretsInLogLocked(p, []byte(fmt.Sprint(err))) // A process shows the error with which it ends.
 	if p.isEnding {
 		return
 	}
