@@ -21,14 +21,14 @@ type link struct {
 	// a Write of HTTP/2 holds a lock, and virtual time stands still while another goroutine waits for that lock.
 	fromServer pacer
 
-	mu       sync.Mutex    // guards all below
-	isAway   bool          // attempts to connect are refused
-	isLost   bool          // attempts to connect get no answer
-	isMute   bool          // new connections are silent
-	isDead   bool          // the link stays away for ever
-	maxAge   time.Duration // the age at which a fault breaks connections; 0 if there is no such fault
-	wires    map[*wire]bool
-	closedAt time.Time // when a wire was last closed; the server may still write to it at that moment
+	mu       sync.Mutex     // guards all below
+	isAway   bool           // attempts to connect are refused
+	isLost   bool           // attempts to connect get no answer
+	isMute   bool           // new connections are silent
+	isDead   bool           // the link stays away for ever
+	maxAge   time.Duration  // the age at which a fault breaks connections; 0 if there is no such fault
+	wires    map[*wire]bool // the connections that the process has not closed
+	closedAt time.Time      // when a wire was last closed or broken; what the server writes at that moment may be lost
 }
 
 // wire is one connection. Once it is silent, everything that is sent in either direction is lost.
@@ -66,6 +66,11 @@ func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	if err != nil {
 		return nil, err
 	}
+	return l.newWire(conn), nil
+}
+
+// newWire returns a new connection of the link. It is silent if the link is mute.
+func (l *link) newWire(conn net.Conn) *wire {
 	w := &wire{
 		Conn:   conn,
 		link:   l,
@@ -79,7 +84,7 @@ func (l *link) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	if l.isMute {
 		w.silence()
 	}
-	return w, nil
+	return w
 }
 
 // Read returns what the server has sent. Once the wire is silent, it blocks until the wire is closed.
@@ -175,7 +180,7 @@ func (l *link) silence() {
 	}
 }
 
-// setAway makes the link refuse new connections, or allow them again.
+// setAway makes the link refuse new connections, or allow them again. Either ends what setLost began.
 func (l *link) setAway(isAway bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,7 +188,7 @@ func (l *link) setAway(isAway bool) {
 	l.isLost = false
 }
 
-// setLost makes attempts to connect get no answer.
+// setLost makes attempts to connect get no answer. A dead link still refuses them.
 func (l *link) setLost() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
