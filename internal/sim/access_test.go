@@ -40,12 +40,13 @@ func connect(t *testing.T, ctx context.Context, args []string, stderr io.Writer,
 		c.url = args[1]
 		return c
 	}
-	text, err := os.ReadFile(args[slices.Index(args, "-kubeconfig")+1])
+	kubeconfigFile := args[1] // the value of -kubeconfig, which is the first flag without -master
+	text, err := os.ReadFile(kubeconfigFile)
 	if err != nil {
 		t.Error(err)
 	}
 	c.url = regexp.MustCompile(`server: "([^"]*)"`).FindStringSubmatch(string(text))[1]
-	c.dir = filepath.Dir(args[1])
+	c.dir = filepath.Dir(kubeconfigFile)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(c.file(caFile)))
 	transport.TLSClientConfig = &tls.Config{RootCAs: pool}
@@ -124,6 +125,9 @@ func TestBrokenRulesOfTheAccessAreFound(t *testing.T) {
 		{"a token in the log", offersHTTP2, func(c *connection) {
 			fmt.Fprintf(c.stderr, "{\"level\":\"INFO\",\"msg\":\"hello\",\"header\":%q}\n", c.file(tokenFile))
 		}, `logs a secret: {"level":"INFO","msg":"hello","header":"never-show-this-token-1"}`},
+		{"a key in the log", hasCertificate, func(c *connection) {
+			fmt.Fprintf(c.stderr, "{\"level\":\"INFO\",\"msg\":\"hello\",\"key\":%q}\n", c.file(keyFile))
+		}, `logs a secret: {"level":"INFO","msg":"hello","key":"-----BEGIN PRIVATE KEY`},
 		{"a refused token once more", offersHTTP2, func(c *connection) {
 			<-time.After(10 * time.Second) // until the files are not new any more
 			c.list("wrong", "")
@@ -167,17 +171,13 @@ func TestCalmEndsTheFaultsOfTheAccess(t *testing.T) {
 				if s.strike(fault, s.drawTarget(fault)) == "" {
 					t.Error("the fault does nothing")
 				}
-				wasMute := slices.ContainsFunc(s.slots, isMute)
-				wasShedding := s.access.isShedding.Load()
-				if s.isAccessHealthy() && !wasMute && !wasShedding {
+				if len(s.accessProblems()) == 0 {
 					t.Error("the fault has no effect")
 				}
 				s.endFaults()
-				isStillMute := slices.ContainsFunc(s.slots, isMute)
-				isShedding := s.access.isShedding.Load()
-				if !s.isAccessHealthy() || isStillMute || isShedding {
-					t.Errorf("in the calm, the access is healthy: %v; new connections are silent: %v; they are shed: %v",
-						s.isAccessHealthy(), isStillMute, isShedding)
+				problems := s.accessProblems()
+				if len(problems) > 0 {
+					t.Errorf("in the calm: %s", strings.Join(problems, ", "))
 				}
 				s.end()
 			})
@@ -185,19 +185,29 @@ func TestCalmEndsTheFaultsOfTheAccess(t *testing.T) {
 	}
 }
 
-// isMute reports whether new connections of a process are silent.
-func isMute(p *proc) bool { return p.link.isMute }
-
-func (s *sim) isAccessHealthy() bool {
+// accessProblems says what the faults of the access have left behind.
+func (s *sim) accessProblems() (problems []string) {
 	s.access.mu.Lock()
 	defer s.access.mu.Unlock()
-	return s.access.isHealthyLocked()
+	if !s.access.isHealthyLocked() {
+		problems = append(problems, "a credential, a file or a CA is wrong")
+	}
+	if slices.ContainsFunc(s.slots, isMute) {
+		problems = append(problems, "new connections are silent")
+	}
+	if s.access.isShedding.Load() {
+		problems = append(problems, "connections are shed")
+	}
+	return problems
 }
+
+// isMute reports whether new connections of a process are silent.
+func isMute(p *proc) bool { return p.link.isMute }
 
 func TestProcessMayEndOnlyAtItsStartAndOnlyForDamagedFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &sim{access: &access{isTLS: true}}
-		mayEnd := func(when string, p *proc, want bool) {
+		wantMayEnd := func(when string, p *proc, want bool) {
 			t.Helper()
 			if s.mayRefuseFilesLocked(p) != want {
 				t.Errorf("%s, a process may end: %v", when, !want)
@@ -206,19 +216,19 @@ func TestProcessMayEndOnlyAtItsStartAndOnlyForDamagedFiles(t *testing.T) {
 		s.files.note("one", false)
 		early := &proc{began: time.Now()}
 		<-time.After(time.Minute)
-		mayEnd("while the files are whole", &proc{began: time.Now()}, false)
+		wantMayEnd("while the files are whole", &proc{began: time.Now()}, false)
 		s.files.note("one", true)
-		mayEnd("while the files are damaged", &proc{began: time.Now()}, true)
-		mayEnd("long after its start", early, false)
+		wantMayEnd("while the files are damaged", &proc{began: time.Now()}, true)
+		wantMayEnd("long after its start", early, false)
 		during := &proc{began: time.Now()}
 		s.files.note("one", false)
-		mayEnd("at the moment of the repair", during, true)
+		wantMayEnd("at the moment of the repair", during, true)
 		<-time.After(time.Second)
-		mayEnd("after the repair", &proc{began: time.Now()}, false)
+		wantMayEnd("after the repair", &proc{began: time.Now()}, false)
 	})
 }
 
-func TestStateOfTheFilesTellsSinceWhenTheyHaveACredential(t *testing.T) {
+func TestFileStateTellsSinceWhenTheFilesHaveACredential(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f fileState
 		wantAge := func(when string, want time.Duration) {
