@@ -75,9 +75,9 @@ type frameCutter struct {
 	place   CutFrame
 	reached func() // called when the place is reached
 
-	frames  int  // that have begun so far
-	isFound bool // the place is in the current Write, or in a later one
-	left    int  // bytes that may still pass, if isFound
+	framesSoFar int  // in the parts of the answer that find has seen
+	isFound     bool // the place is in the current Write, or in a later one
+	left        int  // bytes that may still pass, if isFound
 }
 
 // Unwrap gives http.ResponseController access to Flush.
@@ -102,16 +102,17 @@ func (w *frameCutter) Write(p []byte) (int, error) {
 }
 
 // find looks for the place in the next part of the answer.
-func (w *frameCutter) find(p []byte) {
-	ends := frameEnds(p)
-	i := w.place.Frame - w.frames - 1
-	w.frames += len(ends)
-	if i < len(ends) {
+func (w *frameCutter) find(part []byte) {
+	ends := frameEnds(part)
+	index := w.place.Frame - 1 - w.framesSoFar // of the place's frame in this part
+	w.framesSoFar += len(ends)
+	if index < len(ends) {
 		w.isFound = true
-		w.left = max(0, ends[i]+w.place.Extra)
+		w.left = max(0, ends[index]+w.place.Extra)
 	}
 }
 
+// breakOffIfDue ends the request by a panic, as http.Handler specifies, if the answer has reached the place.
 func (w *frameCutter) breakOffIfDue() {
 	if !w.isFound || w.left > 0 {
 		return
@@ -191,11 +192,10 @@ func (w *frameRecorder) Write(p []byte) (int, error) {
 // frameEnds returns where the frames end in a part of an answer: in the whole answer, or in one event of a watch. The
 // last frame ends at the end.
 func frameEnds(part []byte) []int {
-	ends := listEndsInJSON(part)
 	if bytes.HasPrefix(part, []byte(protobufMagic)) {
-		ends = listEndsInProtobuf(part)
+		return append(listEndsInProtobuf(part), len(part))
 	}
-	return append(ends, len(part))
+	return append(listEndsInJSON(part), len(part))
 }
 
 // listEndsInJSON returns where the frames of a list in JSON end, except for the last one. It returns nil for anything
@@ -247,12 +247,13 @@ func listEndsInProtobuf(answer []byte) (ends []int) {
 	}
 	end := messageStart(answer)
 	eachField(message, func(f wireValue) error {
-		isFirstItem := f.number == 2 && len(ends) == 0
+		isItem := f.number == 2
+		isFirstItem := isItem && len(ends) == 0
 		if isFirstItem {
-			ends = append(ends, end)
+			ends = append(ends, end) // of what precedes the items
 		}
 		end += f.encodedSize()
-		if f.number == 2 {
+		if isItem {
 			ends = append(ends, end)
 		}
 		return nil
@@ -265,7 +266,8 @@ func messageStart(answer []byte) (start int) {
 	end := len(protobufMagic)
 	eachField(answer[len(protobufMagic):], func(f wireValue) error {
 		end += f.encodedSize()
-		if f.number == 2 {
+		isMessage := f.number == 2
+		if isMessage {
 			start = end - len(f.bytes)
 		}
 		return nil

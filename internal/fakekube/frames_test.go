@@ -13,6 +13,18 @@ import (
 	"time"
 )
 
+// fakeWithTwoPods returns a fake with the pods a and b.
+func fakeWithTwoPods() *Server {
+	f := New()
+	f.AddPod("default", "a", "")
+	f.AddPod("default", "b", "")
+	return f
+}
+
+// watchFromStart is a watch that ends after a second. It begins at the version of a new fake, so it reports each pod that
+// was added.
+const watchFromStart = "/api/v1/pods?watch=1&resourceVersion=202&timeoutSeconds=1"
+
 // answerTo returns as much of an answer as is sent before it ends or breaks off, and whether it breaks off.
 func answerTo(f *Server, target, accept string) (answer *httptest.ResponseRecorder, isBroken bool) {
 	r := httptest.NewRequest("GET", target, nil)
@@ -50,7 +62,6 @@ func framesOf(t *testing.T, f *Server, target, accept string) (frames []string) 
 }
 
 func TestItemsAndEventsAreFrames(t *testing.T) {
-	const watch = "/api/v1/pods?watch=1&resourceVersion=202&timeoutSeconds=1"
 	for _, row := range []struct {
 		target, accept string
 		want           []string // what each frame contains
@@ -62,14 +73,12 @@ func TestItemsAndEventsAreFrames(t *testing.T) {
 		{"/api/v1/namespaces/default/pods/a", mediaJSON, []string{`{"apiVersion":"v1"`}},
 		{"/api/v1/namespaces/default/pods/a", mediaProtobuf, []string{"k8s\x00"}},
 		{"/api/v1", mediaJSON, []string{`"APIResourceList"`}},
-		{watch, mediaJSON, []string{`{"type":"ADDED"`, `{"type":"ADDED"`}},
-		{watch, mediaProtobuf, []string{"ADDED", "ADDED"}},
+		{watchFromStart, mediaJSON, []string{`{"type":"ADDED"`, `{"type":"ADDED"`}},
+		{watchFromStart, mediaProtobuf, []string{"ADDED", "ADDED"}},
 	} {
 		t.Run(row.target+" in "+row.accept, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := New()
-				f.AddPod("default", "a", "")
-				f.AddPod("default", "b", "")
+				f := fakeWithTwoPods()
 				frames := framesOf(t, f, row.target, row.accept)
 				wantNumber(t, "frames", len(frames), len(row.want))
 				for i, frame := range frames {
@@ -81,28 +90,18 @@ func TestItemsAndEventsAreFrames(t *testing.T) {
 }
 
 func TestAnswerIsCutAtItsFrames(t *testing.T) {
-	const watch = "/api/v1/pods?watch=1&resourceVersion=202&timeoutSeconds=1"
-	for _, target := range []string{"/api/v1/pods", watch} {
+	for _, target := range []string{"/api/v1/pods", watchFromStart} {
 		for _, accept := range []string{mediaJSON, mediaProtobuf} {
 			synctest.Test(t, func(t *testing.T) {
-				f := New()
-				f.AddPod("default", "a", "")
-				f.AddPod("default", "b", "")
+				f := fakeWithTwoPods()
 				frames := framesOf(t, f, target, accept)
+				whole := strings.Join(frames, "")
 				for frame := range len(frames) + 1 {
-					whole := strings.Join(frames[:frame], "")
+					end := len(strings.Join(frames[:frame], ""))
 					for _, extra := range []int{-1, 0, 1} {
-						cut := CutFrame{Frame: frame, Extra: extra}
-						isInside := len(whole)+extra >= 0 && len(whole)+extra <= len(strings.Join(frames, ""))
-						if !isInside {
-							continue
-						}
-						f.Inject(t, Fault{Do: cut})
-						start := time.Now()
-						answer, isBroken := answerTo(f, target, accept)
-						wantNumber(t, fmt.Sprint(cut, ": bytes"), answer.Body.Len(), len(whole)+extra)
-						if !isBroken || time.Since(start) > 0 {
-							t.Errorf("%s: it breaks off: %v, after %v", cut, isBroken, time.Since(start))
+						isInside := end+extra >= 0 && end+extra <= len(whole)
+						if isInside {
+							checkCut(t, f, target, accept, CutFrame{Frame: frame, Extra: extra}, end+extra)
 						}
 					}
 				}
@@ -111,12 +110,22 @@ func TestAnswerIsCutAtItsFrames(t *testing.T) {
 	}
 }
 
+// checkCut checks that an answer breaks off after a number of bytes, as soon as these are sent.
+func checkCut(t *testing.T, f *Server, target, accept string, cut CutFrame, bytes int) {
+	t.Helper()
+	f.Inject(t, Fault{Do: cut})
+	start := time.Now()
+	answer, isBroken := answerTo(f, target, accept)
+	wantNumber(t, fmt.Sprint(cut, ": bytes"), answer.Body.Len(), bytes)
+	if !isBroken || time.Since(start) > 0 {
+		t.Errorf("%s: it breaks off: %v, after %v", cut, isBroken, time.Since(start))
+	}
+}
+
 func TestAllBytesBeforeACutArriveOverHTTP2(t *testing.T) {
-	for _, target := range []string{"/api/v1/pods", "/api/v1/pods?watch=1&resourceVersion=202&timeoutSeconds=1"} {
+	for _, target := range []string{"/api/v1/pods", watchFromStart} {
 		synctest.Test(t, func(t *testing.T) {
-			f := New()
-			f.AddPod("default", "a", "")
-			f.AddPod("default", "b", "")
+			f := fakeWithTwoPods()
 			transport := clientOverTLS(t, f)
 			defer transport.CloseIdleConnections()
 			whole := 0
@@ -146,7 +155,7 @@ func TestTruncatedAnswerEndsAsIfItWereWhole(t *testing.T) {
 		n := f.ServeIn(t)
 		transport := &http.Transport{DialContext: n.Dial}
 		defer transport.CloseIdleConnections()
-		for _, target := range []string{"/api/v1/pods", "/api/v1/pods?watch=1&resourceVersion=202&timeoutSeconds=1"} {
+		for _, target := range []string{"/api/v1/pods", watchFromStart} {
 			whole := strings.Join(framesOf(t, f, target, mediaJSON), "") // the watch has one event
 			f.Script(t, "*: truncate")
 			answer, err := (&http.Client{Transport: transport}).Get("http://fake" + target)
