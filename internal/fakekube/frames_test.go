@@ -21,8 +21,8 @@ func fakeWithTwoPods() *Server {
 	return f
 }
 
-// watchFromStart is a watch that ends after a second. It begins at the version of a new fake, so it reports each pod that
-// was added.
+// watchFromStart is a watch that ends after a second. It begins at the version of a new fake, so it reports each pod
+// that was added.
 const watchFromStart = "/api/v1/pods?watch=1&resourceVersion=202&timeoutSeconds=1"
 
 // answerTo returns as much of an answer as is sent before it ends or breaks off, and whether it breaks off.
