@@ -29,7 +29,7 @@ func idler(drain time.Duration) Program {
 // onlyStart is the plan of a life in which the process starts, and nothing else happens.
 func onlyStart() lifePlan {
 	launch := func(w *sweptLife) { w.launch(0) }
-	return lifePlan{stages: []stage{{name: "start", steps: []func(*sweptLife){launch}}}}
+	return lifePlan{stages: []stage{{name: "start", steps: []sweptStep{launch}}}}
 }
 
 func sweptOptions(program Program) Options {

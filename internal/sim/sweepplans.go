@@ -11,12 +11,15 @@ import (
 // The sweep lets one process of the program live the same short life again and again, each time with one fault at one
 // place: a certain request, and perhaps a certain byte of its answer.
 
+// sweptStep makes something happen in a swept life.
+type sweptStep func(*sweptLife)
+
 // stage is a part of a swept life.
 type stage struct {
 	name string
 
 	// steps are what happens in the stage, with a pause after each.
-	steps []func(*sweptLife)
+	steps []sweptStep
 
 	// lasts is how long the stage lasts after its steps, at least.
 	lasts time.Duration
@@ -107,12 +110,12 @@ func hourLife() lifePlan {
 }
 
 func startStage(name string) stage {
-	return stage{name: name, steps: []func(*sweptLife){(*sweptLife).start}, lasts: 3 * stepPause}
+	return stage{name: name, steps: []sweptStep{(*sweptLife).start}, lasts: 3 * stepPause}
 }
 
 // lastStage changes something of each resource, so that a process that no longer follows one of them is found out.
 func lastStage() stage {
-	steps := []func(*sweptLife){addPod("p8", "n1"), addNode("n4"), addCount("c2", 3)}
+	steps := []sweptStep{addPod("p8", "n1"), addNode("n4"), addCount("c2", 3)}
 	return stage{name: "last", steps: steps, lasts: stepPause}
 }
 
@@ -146,8 +149,8 @@ func (w *sweptLife) expire() {
 // renewToken replaces the token. The old one is refused at once.
 func (w *sweptLife) renewToken() { w.setToken("second") }
 
-func podSteps() []func(*sweptLife) {
-	return []func(*sweptLife){
+func podSteps() []sweptStep {
+	return []sweptStep{
 		addPod("p5", "n1"),
 		removePod("p0"),
 		removePod("p1"),
@@ -155,8 +158,8 @@ func podSteps() []func(*sweptLife) {
 	}
 }
 
-func nodeSteps() []func(*sweptLife) {
-	return []func(*sweptLife){
+func nodeSteps() []sweptStep {
+	return []sweptStep{
 		addNode("n3"),
 		func(w *sweptLife) { w.fake.Remove("nodes", key{Name: "n2"}) },
 		addNode("n2"),
@@ -164,31 +167,31 @@ func nodeSteps() []func(*sweptLife) {
 	}
 }
 
-func countSteps() []func(*sweptLife) {
-	return []func(*sweptLife){
+func countSteps() []sweptStep {
+	return []sweptStep{
 		addCount("c1", 2),
 		addCount("c0", 1), // It exists, and expects another number from now on.
 		func(w *sweptLife) { w.fake.Remove("counts", key{Namespace: "default", Name: "c0"}) },
 	}
 }
 
-func expirySteps() []func(*sweptLife) {
-	return []func(*sweptLife){(*sweptLife).expire, addPod("p6", "n1")}
+func expirySteps() []sweptStep {
+	return []sweptStep{(*sweptLife).expire, addPod("p6", "n1")}
 }
 
-func tokenSteps() []func(*sweptLife) {
-	return []func(*sweptLife){(*sweptLife).renewToken, addPod("p7", "n2")}
+func tokenSteps() []sweptStep {
+	return []sweptStep{(*sweptLife).renewToken, addPod("p7", "n2")}
 }
 
-func addPod(name, node string) func(*sweptLife) {
+func addPod(name, node string) sweptStep {
 	return func(w *sweptLife) { w.fake.AddPod("default", name, node) }
 }
 
-func removePod(name string) func(*sweptLife) {
+func removePod(name string) sweptStep {
 	return func(w *sweptLife) { w.fake.Remove("pods", key{Namespace: "default", Name: name}) }
 }
 
-func addNode(name string) func(*sweptLife) {
+func addNode(name string) sweptStep {
 	return func(w *sweptLife) { w.fake.AddNode(name, "role=worker") }
 }
 
@@ -196,6 +199,6 @@ func addNode(name string) func(*sweptLife) {
 const countedName = "web"
 
 // addCount creates a Count that expects n pods, or changes an existing one to that.
-func addCount(name string, n int) func(*sweptLife) {
+func addCount(name string, n int) sweptStep {
 	return func(w *sweptLife) { w.fake.AddCount(name, fmt.Sprintf(`{"name":%q,"count":%d}`, countedName, n)) }
 }
