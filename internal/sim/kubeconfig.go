@@ -36,8 +36,9 @@ func (k kubeconfig) write(t testing.TB, file string) {
 func (k kubeconfig) String() string {
 	user := fields("tokenFile", k.token, "client-certificate", k.certificate, "client-key", k.key)
 	if k.printed != "" {
-		const program = "exec: {apiVersion: %s, interactiveMode: Never, command: cat, args: [%q]}"
-		user = fmt.Sprintf(program, "client.authentication.k8s.io/v1", k.printed)
+		const program = "exec: {apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, " +
+			"command: cat, args: [%q]}"
+		user = fmt.Sprintf(program, k.printed)
 	}
 	return fmt.Sprintf(`apiVersion: v1
 kind: Config

@@ -13,7 +13,7 @@ import (
 // proc is one process of the program, from its start to its end. sim.mu guards its fields.
 type proc struct {
 	slot  int    // numbers the processes that run side by side; when one has ended, the next one gets its slot
-	host  string // the name by which it calls the server, which no other process has
+	host  string // the name by which only this process calls the server: its slot and a number, as in r0-2:1
 	link  *link
 	began time.Time
 	stop  context.CancelFunc // asks it to stop
@@ -48,7 +48,7 @@ type proc struct {
 // restarts it.
 const restartDelay = 2 * time.Second
 
-// launch starts a process in a slot, unless the simulation is over.
+// launch starts a new process in a slot, unless the simulation is over.
 func (s *sim) launch(slot int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

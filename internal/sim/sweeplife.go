@@ -213,6 +213,7 @@ func (w *sweptLife) noteStruck(q fakekube.Request) {
 		return
 	}
 	struck := w.sweptCase
+	// The class has nothing but a name: the sweep does not count in which states a fault strikes.
 	w.noteOutcome(q, requestFault{requestClass{name: struck.place.class}, struck.fault.outcome})
 	if struck.fault.disturb != nil {
 		w.disturb(p, func(l *link) { struck.fault.disturb(w.sim, l) })
