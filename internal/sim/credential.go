@@ -135,9 +135,9 @@ func (s *sim) dropExpiredLocked() {
 	s.fake.Allow(tokens...)
 }
 
-// renewServerCertificatesLocked gives the server new certificates. Now and then, it replaces the CA, as an administrator should:
-// first, the files get both CAs; with the next renewal, the server changes; with the one after that, the old CA leaves
-// the files.
+// renewServerCertificatesLocked gives the server new certificates. Now and then, it replaces the CA, as an
+// administrator should: first, the files get both CAs; with the next renewal, the server changes; with the one after
+// that, the old CA leaves the files.
 func (a *access) renewServerCertificatesLocked() {
 	switch {
 	case a.nextCA != nil:

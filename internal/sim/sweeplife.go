@@ -264,8 +264,8 @@ func (w *sweptLife) isWrong() bool {
 }
 
 // noteRecovery notes, if everything is right, how long that has taken: from the fault to the last write. If everything
-// was already right once after the fault, the time begins with the step that followed. So it must be called right before
-// each step.
+// was already right once after the fault, the time begins with the step that followed. So call it right before each
+// step.
 func (w *sweptLife) noteRecovery() {
 	if w.isWrong() {
 		return
