@@ -101,7 +101,7 @@ func (s *sim) historyCompacted() string {
 
 // backupMade makes a backup of the cluster.
 func (s *sim) backupMade() string {
-	s.backup = s.fake.Snapshot()
+	s.restoreBackup = s.fake.Snapshot()
 	return "a backup is made"
 }
 
@@ -115,7 +115,7 @@ func (f backupRestored) strike(s *sim) string {
 	d := s.drawDuration(f.outage)
 	s.killServer()
 	synctest.Wait() // for the requests that the server is still working on
-	s.backup()
+	s.restoreBackup()
 	s.forgetAfter(s.fake.Latest()) // The server is away, so no process can write a newer version.
 	s.later(d, s.restoreServer)
 	return fmt.Sprintf("THE BACKUP IS RESTORED, which takes %v", d)

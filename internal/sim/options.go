@@ -141,8 +141,8 @@ type Result struct {
 	// Story is what led to the first broken rule: the changes, the faults, and what the processes sent and logged.
 	Story string
 
-	taken []taken  // the steps that have happened
-	rules []string // the rules that were broken, in the order of Broken, without the values in them
+	taken []takenStep // the steps that have happened
+	rules []string    // the rules that were broken, in the order of Broken, without the values in them
 }
 
 // Stats counts what happened in one seed or several, and what was checked against the rules.

@@ -22,9 +22,9 @@ func shortestStory(t *testing.T, o Options, failed Result, limit time.Duration) 
 	}
 	// Of a story that breaks the rule, only the steps count that have changed something before.
 	faults, life := splitSteps(s.found.taken)
-	fewest(faults, func(some []taken) bool { return s.breaksRule(join(some, life)) })
+	fewest(faults, func(some []takenStep) bool { return s.breaksRule(join(some, life)) })
 	faults, life = splitSteps(s.found.taken)
-	fewest(life, func(some []taken) bool { return s.breaksRule(join(faults, some)) })
+	fewest(life, func(some []takenStep) bool { return s.breaksRule(join(faults, some)) })
 	return s.report(len(failed.taken))
 }
 
@@ -39,7 +39,7 @@ type shrinker struct {
 }
 
 // breaksRule reports whether these steps alone break the rule. It returns false once the time is over.
-func (s *shrinker) breaksRule(steps []taken) bool {
+func (s *shrinker) breaksRule(steps []takenStep) bool {
 	for range triesPerStory {
 		if !time.Now().Before(s.end) {
 			return false
@@ -71,7 +71,7 @@ func (s *shrinker) report(before int) string {
 // fewest returns as few of these steps as it can find that still fail: those that are left when no single one of them
 // can be left out. It leaves out halves first, then quarters, and so on (delta debugging,
 // https://www.debuggingbook.org/html/DeltaDebugger.html).
-func fewest(steps []taken, fails func([]taken) bool) []taken {
+func fewest(steps []takenStep, fails func([]takenStep) bool) []takenStep {
 	size := len(steps)
 	for size > 0 {
 		shorter := withoutParts(steps, size, fails)
@@ -87,7 +87,7 @@ func fewest(steps []taken, fails func([]taken) bool) []taken {
 }
 
 // withoutParts leaves out one part of this size after the other, where the rest still fails.
-func withoutParts(steps []taken, size int, fails func([]taken) bool) []taken {
+func withoutParts(steps []takenStep, size int, fails func([]takenStep) bool) []takenStep {
 	for i := 0; i < len(steps); {
 		end := min(i+size, len(steps))
 		rest := slices.Concat(steps[:i], steps[end:])
@@ -101,7 +101,7 @@ func withoutParts(steps []taken, size int, fails func([]taken) bool) []taken {
 }
 
 // splitSteps splits the steps into faults and life.
-func splitSteps(steps []taken) (faults, life []taken) {
+func splitSteps(steps []takenStep) (faults, life []takenStep) {
 	for _, step := range steps {
 		if step.isFault {
 			faults = append(faults, step)
@@ -113,14 +113,14 @@ func splitSteps(steps []taken) (faults, life []taken) {
 }
 
 // join returns the steps of both in their order.
-func join(a, b []taken) []taken {
+func join(a, b []takenStep) []takenStep {
 	all := slices.Concat(a, b)
-	slices.SortFunc(all, func(x, y taken) int { return x.number - y.number })
+	slices.SortFunc(all, func(x, y takenStep) int { return x.number - y.number })
 	return all
 }
 
 // numbersOf returns the numbers of steps.
-func numbersOf(steps []taken) Steps {
+func numbersOf(steps []takenStep) Steps {
 	numbers := Steps{}
 	for _, step := range steps {
 		numbers[step.number] = true

@@ -84,9 +84,9 @@ func failWith(t *testing.T, o *Options, rule string) Result {
 }
 
 func TestFewestStepsAreThoseThatFail(t *testing.T) {
-	var steps []taken
+	var steps []takenStep
 	for number := 1; number <= 100; number++ {
-		steps = append(steps, taken{number: number})
+		steps = append(steps, takenStep{number: number})
 	}
 	for _, row := range []struct {
 		name   string
@@ -99,7 +99,7 @@ func TestFewestStepsAreThoseThatFail(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			runs := 0
-			found := fewest(steps, func(some []taken) bool {
+			found := fewest(steps, func(some []takenStep) bool {
 				runs++
 				numbers := numbersOf(some)
 				return !slices.ContainsFunc(row.needed, func(number int) bool { return !numbers[number] })
@@ -116,6 +116,6 @@ func TestFewestStepsAreThoseThatFail(t *testing.T) {
 
 func TestStoryThatDoesNotRepeatIsNotMadeShorter(t *testing.T) {
 	o := optionsFor(doNothing)
-	failed := Result{rules: []string{"is never broken"}, taken: []taken{{number: 1}}}
+	failed := Result{rules: []string{"is never broken"}, taken: []takenStep{{number: 1}}}
 	testkit.WantText(t, shortestStory(t, o, failed, time.Minute), "did not break the same rule in 3 more tries")
 }

@@ -24,20 +24,20 @@ type sim struct {
 	access *access
 
 	// What the seed determines. Only the goroutine of run uses these fields.
-	dice         *rand.Rand // those of the seed, or during a step, those of the step
-	faults       []step     // the faults that can strike with this seed
-	backup       func()     // restores the last backup
-	script       []string   // see Result
-	pairsToAimAt []pair     // empty unless the seed takes aim
+	dice          *rand.Rand // those of the seed, or during a step, those of the step
+	faults        []step     // the faults that can strike with this seed
+	restoreBackup func()     // restores the last backup
+	script        []string   // see Result
+	pairsToAimAt  []pair     // empty unless the seed takes aim
 
 	// How far the seed has come. Only the goroutine of run uses these fields.
-	stepNumber int       // the number of steps so far, including those that were left out
-	taken      []taken   // the steps that have happened
-	target     target    // what the present fault strikes
-	aimsTaken  int       // how many steps have taken aim
-	aims       []aim     // the faults that wait for their state
-	act        int       // the number of the present act; 0 before the processes start
-	actBegan   time.Time // when the act began
+	stepNumber int         // the number of steps so far, including those that were left out
+	taken      []takenStep // the steps that have happened
+	target     target      // what the present fault strikes
+	aimsTaken  int         // how many steps have taken aim
+	aims       []aim       // the faults that wait for their state
+	act        int         // the number of the present act; 0 before the processes start
+	actBegan   time.Time   // when the act began
 
 	began   time.Time
 	running sync.WaitGroup // the processes, and the functions that run later
@@ -168,7 +168,7 @@ func (s *sim) run() {
 	for range 30 {
 		s.takeStep(lifeSteps)
 	}
-	s.backup = s.fake.Snapshot()
+	s.restoreBackup = s.fake.Snapshot()
 	s.heldAtStart = s.currentHolding()
 	for i := range s.slots {
 		s.launch(i)

@@ -22,8 +22,8 @@ func (s *sim) recordLocked(format string, args ...any) {
 	s.story = append(s.story, at.String()+" "+fmt.Sprintf(format, args...))
 }
 
-// taken is a step that has happened.
-type taken struct {
+// takenStep is a step that has happened.
+type takenStep struct {
 	number  int
 	isFault bool
 	line    string // as in the script, with the description
@@ -35,7 +35,7 @@ func (s *sim) noteStep(what step, description string) {
 	if description != "" {
 		s.record("step %d: %s", s.stepNumber, description)
 		line := s.scriptLine(description)
-		s.taken = append(s.taken, taken{number: s.stepNumber, isFault: len(what.concerns) > 0, line: line})
+		s.taken = append(s.taken, takenStep{number: s.stepNumber, isFault: len(what.concerns) > 0, line: line})
 	}
 	switch {
 	case len(s.pairsToAimAt) > 0:
