@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -155,92 +154,4 @@ func TestMissingOptionIsNamed(t *testing.T) {
 		testkit.WantEqual(t, "the panic", recover(), any(want))
 	}()
 	Simulate(t, o)
-}
-
-func TestOnlyChosenSeedsContinueAfterAFailure(t *testing.T) {
-	for _, keepGoing := range []bool{false, true} {
-		q := &seedQueue{Seeds: Seeds{First: 1, Last: 3, keepGoing: keepGoing}, next: 1, printedAt: time.Now()}
-		_, first := q.take()
-		q.noteFailure()
-		_, second := q.take()
-		if !first || second != keepGoing {
-			t.Errorf("with keepGoing %v, the first seed is run: %v, and the second after a failure: %v",
-				keepGoing, first, second)
-		}
-	}
-}
-
-func TestParseSeeds(t *testing.T) {
-	for _, row := range []struct {
-		text string
-		want Seeds
-	}{
-		{"200", Seeds{First: 1, Last: 200, keepGoing: true}},
-		{"17-17", Seeds{First: 17, Last: 17, keepGoing: true}},
-	} {
-		t.Run(row.text, func(t *testing.T) {
-			got, err := ParseSeeds(row.text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			testkit.WantEqual(t, "the seeds", got, row.want)
-		})
-	}
-	for _, text := range []string{"", "x", "1-", "-1", "1-2-3"} {
-		t.Run("wrong: "+text, func(t *testing.T) {
-			_, err := ParseSeeds(text)
-			testkit.WantError(t, "ParseSeeds", err, `seeds "`+text+`"`)
-		})
-	}
-}
-
-func TestDurationsAreDrawnFromTheirSpan(t *testing.T) {
-	s := &sim{dice: rand.New(rand.NewPCG(1, 0))}
-	from := span{time.Second, 100 * time.Second}
-	short := 0
-	for range 1000 {
-		d := s.drawDuration(from)
-		testkit.WantBetween(t, "the duration", d, from.shortest, from.longest)
-		if d < 10*time.Second {
-			short++
-		}
-	}
-	testkit.WantBetween(t, "durations of 1000 that are shorter than 10 s", short, 400, 600)
-}
-
-func TestStepsAreDrawnByTheirWeights(t *testing.T) {
-	s := &sim{dice: rand.New(rand.NewPCG(1, 0))}
-	drawn := map[string]int{}
-	count := func(name string) func(*sim) string {
-		return func(*sim) string {
-			drawn[name]++
-			return ""
-		}
-	}
-	steps := []step{
-		{name: "often", weight: 9, do: count("often")},
-		{name: "never", weight: 0, do: count("never")},
-		{name: "seldom", weight: 1, do: count("seldom")},
-	}
-	for range 1000 {
-		s.takeStep(steps)
-	}
-	testkit.WantNumber(t, "steps of weight 0", drawn["never"], 0)
-	testkit.WantBetween(t, "steps of weight 1 in 1000, with a total weight of 10", drawn["seldom"], 50, 150)
-}
-
-func TestEveryStepHasANameAndAWeight(t *testing.T) {
-	names := map[string]bool{}
-	for _, step := range append(faultSteps(), lifeSteps...) {
-		if step.name == "" || step.weight <= 0 || step.do == nil {
-			t.Errorf("the step %+v lacks a name, a weight or what it does", step)
-		}
-		if strings.ContainsAny(step.name, "{<\"") {
-			t.Errorf("the name %s is not in words", step.name)
-		}
-		names[step.name] = true
-	}
-	if len(names) < 100 {
-		t.Errorf("there are %d steps, want 100 or more", len(names))
-	}
 }

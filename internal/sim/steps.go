@@ -2,62 +2,116 @@ package sim
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"strconv"
-	"strings"
+	"time"
 )
 
-// Steps are the steps of a seed that happen, by their numbers.
-type Steps map[int]bool
+// step is something that can happen in a simulated cluster, good or bad.
+type step struct {
+	name string
 
-// ParseSteps reads numbers and ranges of steps, such as "3,8,20-24". The error quotes the text.
-func ParseSteps(text string) (Steps, error) {
-	steps := Steps{}
-	for part := range strings.SplitSeq(text, ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		if !isRange {
-			to = from
-		}
-		first, err := strconv.ParseUint(from, 10, 31)
-		if err != nil {
-			return nil, fmt.Errorf("steps %q: %w", text, err)
-		}
-		last, err := strconv.ParseUint(to, 10, 31)
-		if err != nil {
-			return nil, fmt.Errorf("steps %q: %w", text, err)
-		}
-		for number := first; number <= last; number++ {
-			steps[int(number)] = true
-		}
-	}
-	return steps, nil
+	// weight is how often the step is drawn, in proportion to the others.
+	weight int
+
+	// do makes the step happen. It returns a description for the story, or "" if nothing has happened.
+	do func(*sim) string
+
+	// The rest is for faults, and for the statistics of coverage.go. concerns are the resources whose reflectors are
+	// struck; leases stands for the election. possibleIn are the only states in which the fault can strike; nil means
+	// all. isMetLater means that the fault strikes after do, at a request, which is noted then.
+	concerns   []string
+	reach      reach
+	possibleIn []state
+	isMetLater bool
+
+	// request is the fault of requests that do injects, or nil.
+	request *requestFault
 }
 
-// String returns the steps in the form that ParseSteps reads.
-func (steps Steps) String() string {
-	var parts []string
-	numbers := slices.Sorted(maps.Keys(steps))
-	for len(numbers) > 0 {
-		n := 1
-		for n < len(numbers) && numbers[n] == numbers[0]+n {
-			n++
-		}
-		part := strconv.Itoa(numbers[0])
-		if n > 1 {
-			part += "-" + strconv.Itoa(numbers[n-1])
-		}
-		parts = append(parts, part)
-		numbers = numbers[n:]
-	}
-	return strings.Join(parts, ",")
+// target is what a fault strikes. A nil process means every process, and the resource "" every reflector.
+type target struct {
+	p        *proc
+	resource string
 }
 
-// last returns the largest number, or 0 without any.
-func (steps Steps) last() int {
-	last := 0
-	for number := range steps {
-		last = max(last, number)
+// takeStep draws one of these steps, does it, and adds it to the story and the script.
+func (s *sim) takeStep(steps []step) {
+	s.nextStep(func() {
+		drawn := s.drawStep(steps)
+		if s.isLeftOut(s.stepNumber) {
+			return
+		}
+		description := s.strike(drawn, s.drawTarget(drawn))
+		s.noteStep(drawn, description)
+	})
+}
+
+// nextStep calls do with the dice of the next step.
+func (s *sim) nextStep(do func()) {
+	s.stepNumber++
+	s.withDice(stepDice(s.Seed, s.stepNumber), do)
+}
+
+// isLeftOut reports whether a step must not happen, because Options.Only does not have it.
+func (s *sim) isLeftOut(number int) bool { return s.Only != nil && !s.Only[number] }
+
+// strike makes a step happen, and notes the states in which it strikes.
+func (s *sim) strike(what step, at target) (description string) {
+	s.target = at
+	if !what.isMetLater {
+		s.noteStrike(what, at)
 	}
-	return last
+	return what.do(s)
+}
+
+// drawTarget draws what a step strikes.
+func (s *sim) drawTarget(what step) target {
+	switch what.reach {
+	case oneProcess:
+		return target{p: s.drawProcess()}
+	case oneReflector:
+		return target{resource: pick(s.dice, what.concerns...)}
+	}
+	return target{}
+}
+
+// drawStep draws one of these steps by their weights.
+func (s *sim) drawStep(steps []step) step {
+	sum := 0
+	for _, step := range steps {
+		sum += step.weight
+	}
+	n := s.dice.IntN(sum)
+	i := 0
+	for n >= steps[i].weight {
+		n -= steps[i].weight
+		i++
+	}
+	return steps[i]
+}
+
+// takenStep is a step that has happened.
+type takenStep struct {
+	number  int
+	isFault bool
+	line    string // as in the script, with the description
+}
+
+// noteStep adds a step to the story and the script. If it has changed nothing, its description is "". In a seed that
+// takes aim, the description depends on the program, so the script has only the name.
+func (s *sim) noteStep(what step, description string) {
+	if description != "" {
+		s.record("step %d: %s", s.stepNumber, description)
+		line := s.scriptLine(description)
+		s.taken = append(s.taken, takenStep{number: s.stepNumber, isFault: len(what.concerns) > 0, line: line})
+	}
+	switch {
+	case len(s.pairsToAimAt) > 0:
+		s.script = append(s.script, s.scriptLine(what.name))
+	case description != "":
+		s.script = append(s.script, s.scriptLine(description))
+	}
+}
+
+func (s *sim) scriptLine(text string) string {
+	return fmt.Sprintf("act %d, %v: step %d: %s", s.act, time.Since(s.actBegan), s.stepNumber, text)
 }

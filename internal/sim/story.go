@@ -22,33 +22,6 @@ func (s *sim) recordLocked(format string, args ...any) {
 	s.story = append(s.story, at.String()+" "+fmt.Sprintf(format, args...))
 }
 
-// takenStep is a step that has happened.
-type takenStep struct {
-	number  int
-	isFault bool
-	line    string // as in the script, with the description
-}
-
-// noteStep adds a step to the story and the script. If it has changed nothing, its description is "". In a seed that
-// takes aim, the description depends on the program, so the script has only the name.
-func (s *sim) noteStep(what step, description string) {
-	if description != "" {
-		s.record("step %d: %s", s.stepNumber, description)
-		line := s.scriptLine(description)
-		s.taken = append(s.taken, takenStep{number: s.stepNumber, isFault: len(what.concerns) > 0, line: line})
-	}
-	switch {
-	case len(s.pairsToAimAt) > 0:
-		s.script = append(s.script, s.scriptLine(what.name))
-	case description != "":
-		s.script = append(s.script, s.scriptLine(description))
-	}
-}
-
-func (s *sim) scriptLine(text string) string {
-	return fmt.Sprintf("act %d, %v: step %d: %s", s.act, time.Since(s.actBegan), s.stepNumber, text)
-}
-
 // breakRuleLocked notes that a process has broken a rule.
 func (s *sim) breakRuleLocked(p *proc, format string, args ...any) {
 	rule := fmt.Sprintf(format, args...)

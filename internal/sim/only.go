@@ -1,0 +1,63 @@
+package sim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Steps are the steps of a seed that happen, by their numbers.
+type Steps map[int]bool
+
+// ParseSteps reads numbers and ranges of steps, such as "3,8,20-24". The error quotes the text.
+func ParseSteps(text string) (Steps, error) {
+	steps := Steps{}
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		if !isRange {
+			to = from
+		}
+		first, err := strconv.ParseUint(from, 10, 31)
+		if err != nil {
+			return nil, fmt.Errorf("steps %q: %w", text, err)
+		}
+		last, err := strconv.ParseUint(to, 10, 31)
+		if err != nil {
+			return nil, fmt.Errorf("steps %q: %w", text, err)
+		}
+		for number := first; number <= last; number++ {
+			steps[int(number)] = true
+		}
+	}
+	return steps, nil
+}
+
+// String returns the steps in the form that ParseSteps reads.
+func (steps Steps) String() string {
+	var parts []string
+	numbers := slices.Sorted(maps.Keys(steps))
+	for len(numbers) > 0 {
+		n := 1
+		for n < len(numbers) && numbers[n] == numbers[0]+n {
+			n++
+		}
+		part := strconv.Itoa(numbers[0])
+		if n > 1 {
+			part += "-" + strconv.Itoa(numbers[n-1])
+		}
+		parts = append(parts, part)
+		numbers = numbers[n:]
+	}
+	return strings.Join(parts, ",")
+}
+
+// last returns the largest number, or 0 without any.
+func (steps Steps) last() int {
+	last := 0
+	for number := range steps {
+		last = max(last, number)
+	}
+	return last
+}
