@@ -120,14 +120,11 @@ func (s *sim) takeAim() {
 	one := s.pairsToAimAt[s.aimsTaken%len(s.pairsToAimAt)]
 	s.aimsTaken++
 	s.nextStep(func() {
-		if s.isLeftOut(s.stepNumber) {
-			return
-		}
 		what := faultsByName()[one.fault]
 		resource := pick(s.dice, s.concerned(one)...)
 		slot := s.dice.IntN(len(s.slots))
 		description := fmt.Sprintf("AIM while %s: %s", one.state, one.fault)
-		s.noteStep(step{name: description, concerns: what.concerns}, description)
+		s.noteStep(description, description, what.strikesAny())
 		if s.isDone(one) {
 			return
 		}

@@ -130,8 +130,9 @@ type Result struct {
 	// Stats are the statistics of the seed.
 	Stats Stats
 
-	// Script has a line for each step, with its act, its time since the act began, and its number. The line has what
-	// the step did, or in a seed that takes aim, its name.
+	// Script has a line for each step, with its act, its time since the act began, and its number. The line says what
+	// the step did, and a step that changed nothing has none. In a seed that takes aim, each step has a line with its
+	// name instead.
 	Script []string
 
 	// Broken has a line for each broken rule, in the order of detection. It begins with the name of the process that

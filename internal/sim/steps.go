@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// step is something that can happen in a simulated cluster, good or bad.
+// step is something that can happen in a simulated cluster: a fault, or a step of life, which also happens in a healthy
+// cluster.
 type step struct {
 	name string
 
@@ -15,17 +16,26 @@ type step struct {
 	// do makes the step happen. It returns a description for the story, or "" if nothing has happened.
 	do func(*sim) string
 
-	// The rest is for faults, and for the statistics of coverage.go. concerns are the resources whose reflectors are
-	// struck; leases stands for the election. possibleIn are the only states in which the fault can strike; nil means
-	// all. isMetLater means that the fault strikes after do, at a request, which is noted then.
-	concerns   []string
-	reach      reach
+	// Only faults have the fields below, most of which are for coverage.go.
+
+	// concerns are the resources whose reflectors are struck. The resource leases stands for the election.
+	concerns []string
+
+	// reach says what is struck: all processes, one of them, or the reflectors of one resource.
+	reach reach
+
+	// possibleIn are the only states in which the fault can strike. nil means all.
 	possibleIn []state
+
+	// isMetLater is whether the fault strikes only after do, at a request. The pair is noted then.
 	isMetLater bool
 
 	// request is the fault of requests that do injects, or nil.
 	request *requestFault
 }
+
+// strikesAny reports whether the step is a fault that strikes a reflector or an election.
+func (f step) strikesAny() bool { return len(f.concerns) > 0 }
 
 // target is what a fault strikes. A nil process means every process, and the resource "" every reflector.
 type target struct {
@@ -37,24 +47,21 @@ type target struct {
 func (s *sim) takeStep(steps []step) {
 	s.nextStep(func() {
 		drawn := s.drawStep(steps)
-		if s.isLeftOut(s.stepNumber) {
-			return
-		}
 		description := s.strike(drawn, s.drawTarget(drawn))
-		s.noteStep(drawn, description)
+		s.noteStep(drawn.name, description, drawn.strikesAny())
 	})
 }
 
-// nextStep calls do with the dice of the next step.
+// nextStep calls do with the dice of the next step, unless Options.Only leaves that step out.
 func (s *sim) nextStep(do func()) {
 	s.stepNumber++
-	s.withDice(stepDice(s.Seed, s.stepNumber), do)
+	isLeftOut := s.Only != nil && !s.Only[s.stepNumber]
+	if !isLeftOut {
+		s.withDice(stepDice(s.Seed, s.stepNumber), do)
+	}
 }
 
-// isLeftOut reports whether a step must not happen, because Options.Only does not have it.
-func (s *sim) isLeftOut(number int) bool { return s.Only != nil && !s.Only[number] }
-
-// strike makes a step happen, and notes the states in which it strikes.
+// strike makes a step happen. If it is a fault, strike notes the states in which it strikes.
 func (s *sim) strike(what step, at target) (description string) {
 	s.target = at
 	if !what.isMetLater {
@@ -98,15 +105,15 @@ type takenStep struct {
 
 // noteStep adds a step to the story and the script. If it has changed nothing, its description is "". In a seed that
 // takes aim, the description depends on the program, so the script has only the name.
-func (s *sim) noteStep(what step, description string) {
+func (s *sim) noteStep(name, description string, isFault bool) {
 	if description != "" {
 		s.record("step %d: %s", s.stepNumber, description)
 		line := s.scriptLine(description)
-		s.taken = append(s.taken, takenStep{number: s.stepNumber, isFault: len(what.concerns) > 0, line: line})
+		s.taken = append(s.taken, takenStep{number: s.stepNumber, isFault: isFault, line: line})
 	}
 	switch {
 	case len(s.pairsToAimAt) > 0:
-		s.script = append(s.script, s.scriptLine(what.name))
+		s.script = append(s.script, s.scriptLine(name))
 	case description != "":
 		s.script = append(s.script, s.scriptLine(description))
 	}
