@@ -17,10 +17,9 @@ type sim struct {
 	// What is simulated.
 	Options
 	flags
-	t    *testing.T
-	fake *fakekube.Server
-	net  *fakekube.Network
-
+	t      *testing.T
+	fake   *fakekube.Server
+	net    *fakekube.Network
 	access *access
 
 	// What the seed determines. Only the goroutine of run uses these fields.
@@ -39,7 +38,7 @@ type sim struct {
 	act        int         // the number of the present act; 0 before the processes start
 	actBegan   time.Time   // when the act began
 
-	began   time.Time
+	began   time.Time      // when the simulation began
 	running sync.WaitGroup // the processes, and the functions that run later
 
 	// mu guards all fields below, and all processes. It may be locked while the fake is locked, but not the other way
@@ -87,9 +86,10 @@ type sim struct {
 func Run(t *testing.T, o Options) Result {
 	result := Simulate(t, o)
 	if len(result.Broken) > 0 {
-		first := strings.Join(result.Broken[:min(len(result.Broken), 5)], "\n")
+		// The story is long, so the broken rules come again at its end.
+		firstFew := strings.Join(result.Broken[:min(len(result.Broken), 5)], "\n")
 		t.Errorf("seed %d: %s\n%s\nseed %d: %s\n%s",
-			o.Seed, result.Broken[0], result.Story, o.Seed, first, o.Rerun(o.Seed, o.Only))
+			o.Seed, result.Broken[0], result.Story, o.Seed, firstFew, o.Rerun(o.Seed, o.Only))
 	}
 	return result
 }
@@ -111,7 +111,6 @@ func Simulate(t *testing.T, o Options) (result Result) {
 func newSim(t *testing.T, o Options) *sim {
 	s := emptySim(t, o)
 	s.pairsToAimAt = pairsToAimAt(o.Seed)
-	dice := s.dice
 	s.drawSetting()
 	for !s.allowsAims() {
 		s.drawSetting()
@@ -119,10 +118,10 @@ func newSim(t *testing.T, o Options) *sim {
 	s.access = newAccess(t, o.Seed)
 	s.record("the processes use %v", s.access)
 	// Versions soon get another digit, or no longer fit into 32 bits.
-	s.fake.SetVersion(pick(dice, 0, 0, math.MaxInt32-50, 999_999_999_999_900))
+	s.fake.SetVersion(pick(s.dice, 0, 0, math.MaxInt32-50, 999_999_999_999_900))
 	s.serve()
 	for _, fault := range faultSteps() {
-		isDrawn := dice.IntN(3) == 0
+		isDrawn := s.dice.IntN(3) == 0
 		if isDrawn && !s.needsPatience() {
 			s.faults = append(s.faults, fault)
 		}
@@ -163,29 +162,16 @@ func (s *sim) drawSetting() {
 // only the lives count for the time, and the steps are the same in any case.
 func (s *sim) run() {
 	faultShare := pick(s.dice, 0.1, 0.3, 0.6)
-	s.fake.InstallCRD(&fakekube.CRD{HasStatus: s.dice.IntN(4) > 0})
-	s.fake.AddNode("n0", s.ControlPlaneLabel)
-	for range 30 {
-		s.takeStep(lifeSteps)
-	}
-	s.restoreBackup = s.fake.Snapshot()
+	s.populate()
 	s.heldAtStart = s.currentHolding()
 	for i := range s.slots {
 		s.launch(i)
 	}
-	left := 90 * time.Minute
-	longestGap := 3 * time.Minute
-	if s.Seed%50 == 0 {
-		left = 20 * time.Hour
-		longestGap = 10 * time.Minute
-	}
-	if s.needsPatience() {
-		left = 6 * time.Hour
-	}
+	left := s.timeToLive()
 	for left > 0 && !s.isOverEarly() {
 		s.beginAct()
-		d := s.drawDuration(span{2 * longestGap, 20 * longestGap})
-		s.live(d, longestGap, faultShare)
+		d := s.drawDuration(span{2 * s.longestGap(), 20 * s.longestGap()})
+		s.live(d, faultShare)
 		left -= time.Since(s.actBegan)
 		if s.hasBroken() {
 			return
@@ -201,9 +187,42 @@ func (s *sim) run() {
 	}
 }
 
+// populate fills the cluster before the processes start, and makes the first backup.
+func (s *sim) populate() {
+	s.fake.InstallCRD(&fakekube.CRD{HasStatus: s.dice.IntN(4) > 0})
+	s.fake.AddNode("n0", s.ControlPlaneLabel)
+	for range 30 {
+		s.takeStep(lifeSteps)
+	}
+	s.restoreBackup = s.fake.Snapshot()
+}
+
+// timeToLive returns how long all lives of the seed last together, at least.
+func (s *sim) timeToLive() time.Duration {
+	switch {
+	case s.needsPatience():
+		return 6 * time.Hour
+	case s.isLong():
+		return 20 * time.Hour
+	}
+	return 90 * time.Minute
+}
+
+// longestGap is the longest time between two steps of a life.
+func (s *sim) longestGap() time.Duration {
+	if s.isLong() {
+		return 10 * time.Minute
+	}
+	return 3 * time.Minute
+}
+
+// isLong reports whether this is one of the few seeds that last so long that hourly work happens many times.
+func (s *sim) isLong() bool { return s.Seed%50 == 0 }
+
 // isOverEarly reports, after an act, whether a rule was broken, or no step of Options.Only is left.
 func (s *sim) isOverEarly() bool {
-	return s.hasBroken() || s.Only != nil && s.Only.last() <= s.stepNumber
+	isLastStepTaken := s.Only != nil && s.Only.last() <= s.stepNumber
+	return isLastStepTaken || s.hasBroken()
 }
 
 func (s *sim) beginAct() {
@@ -212,8 +231,8 @@ func (s *sim) beginAct() {
 	s.record("act %d begins", s.act)
 }
 
-// live takes steps for d, with at most longestGap between two of them. faultShare is the share of faults, from 0 to 1.
-func (s *sim) live(d, longestGap time.Duration, faultShare float64) {
+// live takes steps for d. faultShare is the share of faults among them, from 0 to 1.
+func (s *sim) live(d time.Duration, faultShare float64) {
 	end := time.Now().Add(d)
 	for time.Now().Before(end) && !s.hasBroken() {
 		isAim := len(s.pairsToAimAt) > 0 && s.dice.Float64() < aimShare
@@ -227,7 +246,7 @@ func (s *sim) live(d, longestGap time.Duration, faultShare float64) {
 		default:
 			s.takeStep(lifeSteps)
 		}
-		s.wait(s.drawDuration(span{50 * time.Millisecond, longestGap}))
+		s.wait(s.drawDuration(span{50 * time.Millisecond, s.longestGap()}))
 	}
 	s.aims = nil
 }
