@@ -122,7 +122,7 @@ func newSim(t *testing.T, o Options) *sim {
 	s.serve()
 	for _, fault := range faultSteps() {
 		isDrawn := s.dice.IntN(3) == 0
-		if isDrawn && !s.needsPatience() {
+		if isDrawn && !s.aimsAtRareState() {
 			s.faults = append(s.faults, fault)
 		}
 	}
@@ -200,7 +200,7 @@ func (s *sim) populate() {
 // timeToLive returns how long all lives of the seed last together, at least.
 func (s *sim) timeToLive() time.Duration {
 	switch {
-	case s.needsPatience():
+	case s.aimsAtRareState():
 		return 6 * time.Hour
 	case s.isLong():
 		return 20 * time.Hour
