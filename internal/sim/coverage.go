@@ -10,7 +10,7 @@ import (
 
 // Coverage tells whether the faults have struck wherever they can. It counts pairs: a state of a reflector or of an
 // election (states.go), and a fault that strikes in it. These rules say which pairs are possible:
-//   - A fault concerns the reflectors of some resources, or the election, or all of them.
+//   - A fault concerns the reflectors of some resources, or the election, or all of them. It strikes in their states.
 //   - A fault of requests strikes where such a request is sent: of a list, while a list is in flight; of a write, once
 //     the resource has been listed, and with an election, while the process leads.
 //   - A fault of a watch strikes where a watch runs or is being opened.
@@ -23,19 +23,19 @@ type pair struct {
 	fault string // the name of the fault
 }
 
-// reach says whom a fault strikes.
+// reach says how far a fault reaches.
 type reach int
 
 const (
 	everyProcess reach = iota
 	oneProcess
-	oneReflector
+	oneReflector // the reflector of one resource, in every process
 )
 
-// reflectors are the resources that have a reflector. The resource leases stands for the election.
+// What a fault may concern, by resource. The resource leases stands for the election.
 var (
 	reflectors = []string{"pods", "nodes", "counts"}
-	everything = []string{"pods", "nodes", "counts", "leases"}
+	everything = []string{"pods", "nodes", "counts", "leases"} // all reflectors and the election
 )
 
 // canMeet reports whether a fault can strike a reflector, or the election, in a state.
@@ -64,7 +64,7 @@ func findPossiblePairs() (pairs []pair) {
 	for _, in := range allStates {
 		for _, fault := range faults {
 			one := pair{in, fault.name}
-			if fault.canMeet(in) && !slices.Contains(pairs, one) { // A name may be there twice.
+			if fault.canMeet(in) && !slices.Contains(pairs, one) { // Two faults may have the same name.
 				pairs = append(pairs, one)
 			}
 		}
@@ -72,7 +72,7 @@ func findPossiblePairs() (pairs []pair) {
 	return pairs
 }
 
-// noteStrike notes that a fault strikes, in the present states of all that it concerns.
+// noteStrike notes that a fault strikes its target: one process or all of them.
 func (s *sim) noteStrike(f step, at target) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *sim) noteStrike(f step, at target) {
 	}
 }
 
-// noteMetLocked notes that a fault strikes one process.
+// noteMetLocked notes that a fault strikes one process, in the present states of all that it concerns.
 func (s *sim) noteMetLocked(p *proc, f step, at target) {
 	for _, resource := range f.concerns {
 		isStruck := at.resource == "" || at.resource == resource
@@ -99,15 +99,16 @@ func (s Stats) unmet() []pair {
 	return slices.DeleteFunc(slices.Clone(possiblePairs()), func(one pair) bool { return s.met[one] })
 }
 
-// unmetPairs returns a line for each state, with the faults that never struck in it. Faults of the same requests share
-// an item, as in "leases get 401: a token has expired, or 500: etcd has no leader".
+// unmetPairs returns a line for each state, with the faults that never struck in it. Faults of the same class of
+// requests share an item, as in "leases get 401: a token has expired, or 500: etcd has no leader".
 func (s Stats) unmetPairs() string {
 	lines := "These faults never struck in these states:\n"
+	unmet := s.unmet()
 	for _, in := range allStates {
-		unmet := faultsIn(in, s.unmet())
-		if len(unmet) > 0 {
-			items := itemsOf(unmet, faultsIn(in, possiblePairs()))
-			lines += fmt.Sprintf("- %s (%d): %s\n", in, len(unmet), strings.Join(items, "; "))
+		faults := faultsIn(in, unmet)
+		if len(faults) > 0 {
+			items := itemsOf(faults, faultsIn(in, possiblePairs()))
+			lines += fmt.Sprintf("- %s (%d): %s\n", in, len(faults), strings.Join(items, "; "))
 		}
 	}
 	return lines
@@ -123,31 +124,34 @@ func faultsIn(in state, pairs []pair) (faults []string) {
 	return faults
 }
 
-// itemsOf returns an item for each fault, or for all faults of the same requests. If these are all that are possible,
-// the item says so.
+// itemsOf returns an item for each class of requests, with the outcomes of its faults, and one for each other fault. If
+// these outcomes are all that are possible, the item says so.
 func itemsOf(faults, possible []string) (items []string) {
-	all := outcomesByRequest(possible)
-	outcomes := outcomesByRequest(faults)
-	for _, requests := range slices.Sorted(maps.Keys(outcomes)) {
-		item := requests
-		isComplete := len(outcomes[requests]) == len(all[requests])
+	possibleOutcomes := outcomesByClass(possible)
+	outcomesOf := outcomesByClass(faults)
+	for _, class := range slices.Sorted(maps.Keys(outcomesOf)) {
+		outcomes := outcomesOf[class]
+		isRequestFault := outcomes[0] != ""
+		isComplete := len(outcomes) > 1 && len(outcomes) == len(possibleOutcomes[class])
 		switch {
-		case isComplete && len(all[requests]) > 1:
-			item += " get anything"
-		case outcomes[requests][0] != "":
-			item += " get " + strings.Join(outcomes[requests], ", or ")
+		case isComplete:
+			items = append(items, class+" get anything")
+		case isRequestFault:
+			items = append(items, class+" get "+strings.Join(outcomes, ", or "))
+		default:
+			items = append(items, class)
 		}
-		items = append(items, item)
 	}
 	return items
 }
 
-// outcomesByRequest splits the names of faults into requests and outcomes. The outcome of another fault is "".
-func outcomesByRequest(faults []string) map[string][]string {
-	outcomes := map[string][]string{}
+// outcomesByClass splits the names of faults of requests into classes of requests and outcomes. The name of another
+// fault is a class by itself, with the outcome "".
+func outcomesByClass(faults []string) map[string][]string {
+	outcomesOf := map[string][]string{}
 	for _, fault := range faults {
-		requests, outcome, _ := strings.Cut(fault, " get ")
-		outcomes[requests] = append(outcomes[requests], outcome)
+		class, outcome, _ := strings.Cut(fault, " get ")
+		outcomesOf[class] = append(outcomesOf[class], outcome)
 	}
-	return outcomes
+	return outcomesOf
 }

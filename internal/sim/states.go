@@ -49,8 +49,11 @@ const (
 
 var (
 	// listStates are those in which a list is in flight.
-	listStates = []state{
-		stateFirstList, stateExpiredList, stateGarbageList, stateSilenceList, stateAudit, stateOtherList, statePagedList,
+	listStates = slices.Concat([]state{stateFirstList}, relistStates)
+
+	// relistStates are those in which a list is in flight that is not the first one.
+	relistStates = []state{
+		stateExpiredList, stateGarbageList, stateSilenceList, stateAudit, stateOtherList, statePagedList,
 	}
 
 	// openingStates are those in which the request for a watch is in flight.
@@ -62,41 +65,44 @@ var (
 	// streamStates are those in which a watch runs, or may begin at any moment.
 	streamStates = slices.Concat(openingStates, watchingStates)
 
-	reflectorStates = slices.Concat([]state{stateAbsent, stateUnlisted}, listStates, []state{stateWaitingToList},
-		openingStates, watchingStates, []state{stateWaitingToWatch})
-
-	electionStates = []state{stateNoElection, stateAcquiring, stateStandingBy, stateLeading, stateNotRenewed, stateReleasing}
-
-	allStates = slices.Concat(reflectorStates, electionStates)
+	// listedStates are those of a resource that has been listed.
+	listedStates = slices.Concat(relistStates, []state{stateWaitingToList}, openingStates, watchingStates,
+		[]state{stateWaitingToWatch})
 
 	// contestStates are those in which an election sends requests.
 	contestStates = []state{stateAcquiring, stateStandingBy, stateLeading, stateNotRenewed, stateReleasing}
 
 	// writingStates are those in which writes are sent: the resource has been listed, and with an election, the process
 	// leads.
-	writingStates = slices.Concat(listStates[1:], []state{stateWaitingToList}, openingStates, watchingStates,
-		[]state{stateWaitingToWatch, stateNoElection, stateLeading, stateNotRenewed})
+	writingStates = slices.Concat(listedStates, []state{stateNoElection, stateLeading, stateNotRenewed})
+
+	reflectorStates = slices.Concat([]state{stateAbsent, stateUnlisted, stateFirstList}, listedStates)
+	electionStates  = slices.Concat([]state{stateNoElection}, contestStates)
+	allStates       = slices.Concat(reflectorStates, electionStates)
 )
 
 // activity is what a reflector or an election is doing now.
 type activity struct {
 	state state
 
-	// nextList is the state that the next list will be in. It is "" while only an audit is due.
+	// nextList is the state that the next list will be in. It is "" while the log has not told that a list is due.
 	nextList state
 
-	// lastProblem is the last failure of a watch that the process has logged.
+	// lastProblem is the message about the end of the last watch. It is "" again after the next list, or once the next
+	// watch is requested.
 	lastProblem string
 
-	// eventAt is when the last event was logged, bookmarks excepted, or the watch began. heardAt includes bookmarks.
+	// eventAt is when the watch began, or when the last event other than a bookmark was logged.
 	eventAt time.Time
+
+	// heardAt is when the watch began, or when the last event or bookmark was logged.
 	heardAt time.Time
 }
 
 // idleAfter is the time without an event after which a watch is idle.
 const idleAfter = time.Minute
 
-// newActivities returns what a process does at its start, by resource. The election has the resource leases.
+// newActivities returns what a process does at its start, by resource. The resource leases stands for the election.
 func (s *sim) newActivities() map[string]*activity {
 	all := map[string]*activity{}
 	for _, resource := range s.resources() {
@@ -113,7 +119,7 @@ func (s *sim) newActivities() map[string]*activity {
 }
 
 // stateOfLocked returns the state of a process's reflector, or of its election if the resource is leases. It returns ""
-// if there is none, as after the end of the process.
+// if there is none, such as after the end of the process.
 func (s *sim) stateOfLocked(p *proc, resource string) state {
 	a := p.activities[resource]
 	if a == nil || p.isDead {
@@ -160,6 +166,7 @@ func (s *sim) followRequestLocked(p *proc, q fakekube.Request) {
 	}
 }
 
+// stateOfListLocked returns the state that begins with a list.
 func (s *sim) stateOfListLocked(a *activity, q fakekube.Request) state {
 	switch {
 	case isAudit(q):
@@ -174,10 +181,12 @@ func (s *sim) stateOfListLocked(a *activity, q fakekube.Request) state {
 	return stateOtherList
 }
 
+// stateOfOpening returns the state that begins with the request for a watch.
 func (a *activity) stateOfOpening() state {
-	isAfterList := a.state == stateBetweenRequests && a.lastProblem == ""
+	isListLogged := a.state == stateBetweenRequests && a.lastProblem == ""
+	isListUnlogged := slices.Contains(listStates, a.state)
 	switch {
-	case isAfterList || slices.Contains(listStates, a.state):
+	case isListLogged || isListUnlogged:
 		return stateOpeningWatch
 	case a.state == stateWaitingToWatch || a.state == stateWaitingToList:
 		return stateRetryingWatch
@@ -218,7 +227,7 @@ func (line logLine) resource() string {
 	isEvent := line.Stale != nil && len(words) > 1
 	switch {
 	case isEvent:
-		return resourceOfKind[words[1]]
+		return resourceOfKind[words[1]] // as in "ADDED Node n0"
 	case line.Kind != "":
 		return resourceOfKind[line.Kind]
 	}
