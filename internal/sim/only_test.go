@@ -6,7 +6,7 @@ import (
 	"podcount/internal/testkit"
 )
 
-func TestParseSteps(t *testing.T) {
+func TestStepsAreParsedAndPrinted(t *testing.T) {
 	steps, err := ParseSteps("3,8,20-24")
 	if err != nil {
 		t.Fatal(err)

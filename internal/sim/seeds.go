@@ -15,19 +15,23 @@ type Seeds struct {
 	// First and Last are the first and the last seed to run.
 	First, Last uint64
 
-	// Limit is the real time after which no more seeds are begun. 0 means no limit.
+	// Limit is the real time after which no more seeds begin. 0 means no limit.
 	Limit time.Duration
 
 	// Shrink is how long RunSeeds looks, in real time, for the shortest story of a seed that fails. 0 means not at all.
 	// It does so for the first three seeds that fail.
 	Shrink time.Duration
 
-	// keepGoing is whether to run all seeds even if one fails, and to print the progress every 30 s.
+	// keepGoing is whether to run all seeds even if one fails, to print the progress every progressInterval, and to
+	// print the pairs that were not met. ParseSeeds sets it.
 	keepGoing bool
 }
 
+// progressInterval is how often RunSeeds prints its progress.
+const progressInterval = 30 * time.Second
+
 // ParseSeeds reads "N", which means the seeds from 1 to N, or "FROM-TO". RunSeeds runs all of these even if one fails,
-// and prints its progress every 30 s. With other Seeds, it stops after the first failure. The error quotes the text.
+// and prints more. With other Seeds, it stops after the first failure. The error quotes the text.
 func ParseSeeds(text string) (Seeds, error) {
 	from, to, isRange := strings.Cut(text, "-")
 	if !isRange {
@@ -48,7 +52,7 @@ func ParseSeeds(text string) (Seeds, error) {
 // RunSeeds simulates many seeds, one at a time on each processor, and prints their statistics. Each seed is a subtest.
 // The test fails if a rule was broken, or if no seed has run.
 func RunSeeds(t *testing.T, o Options, seeds Seeds) {
-	queue := &seedQueue{Seeds: seeds, end: time.Now().Add(seeds.Limit), next: seeds.First, printedAt: time.Now()}
+	queue := newSeedQueue(seeds)
 	// This subtest ends after all parallel ones in it.
 	t.Run("seeds", func(t *testing.T) {
 		for range runtime.GOMAXPROCS(0) {
@@ -76,53 +80,65 @@ type seedQueue struct {
 	next      uint64     // the next seed to run
 	sum       Stats      // of all seeds so far
 	printedAt time.Time  // when the progress was last printed
-	hasFailed bool
-	shrunk    int // how many failed seeds have been made shorter
+	hasFailed bool       // any seed
+	shrunk    int        // for how many failed seeds a shorter story was looked for
+}
+
+func newSeedQueue(seeds Seeds) *seedQueue {
+	return &seedQueue{Seeds: seeds, end: time.Now().Add(seeds.Limit), next: seeds.First, printedAt: time.Now()}
 }
 
 // work runs seeds until the queue has no more.
 func (q *seedQueue) work(t *testing.T, o Options) {
 	for {
+		q.printProgress()
 		seed, ok := q.take()
 		if !ok {
 			return
 		}
-		hasPassed := t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			options := o
-			options.Seed = seed
-			result := Run(t, options)
-			q.add(result.Stats)
-			if len(result.Broken) == 0 {
-				return
-			}
-			q.noteFailure() // so that the others begin no more seeds meanwhile
-			if q.mayShrink() {
-				t.Log(shortestStory(t, options, result, q.Shrink))
-			}
-		})
-		if !hasPassed {
+		o.Seed = seed
+		hasPassed := t.Run(fmt.Sprint(seed), func(t *testing.T) { q.run(t, o) })
+		if !hasPassed { // A seed can also fail without a broken rule.
 			q.noteFailure()
 		}
 	}
 }
 
-// take returns the next seed. ok is false if there is none.
+// run runs one seed. If it breaks a rule, run also looks for the shortest story.
+func (q *seedQueue) run(t *testing.T, o Options) {
+	result := Run(t, o)
+	q.add(result.Stats)
+	if len(result.Broken) == 0 {
+		return
+	}
+	q.noteFailure() // so that the others begin no more seeds meanwhile
+	if q.mayShrink() {
+		t.Log(shortestStory(t, o, result, q.Shrink))
+	}
+}
+
+// take returns the next seed. ok is false if no more seeds may begin.
 func (q *seedQueue) take() (seed uint64, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.keepGoing && time.Since(q.printedAt) > 30*time.Second {
+	isStopped := q.hasFailed && !q.keepGoing
+	isTimeOver := q.Limit > 0 && !time.Now().Before(q.end)
+	if isStopped || isTimeOver || q.next > q.Last {
+		return 0, false
+	}
+	seed = q.next
+	q.next++
+	return seed, true
+}
+
+// printProgress prints the statistics so far, unless it has done so lately.
+func (q *seedQueue) printProgress() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.keepGoing && time.Since(q.printedAt) > progressInterval {
 		q.printedAt = time.Now()
 		fmt.Println(q.sum)
 	}
-	if q.hasFailed && !q.keepGoing {
-		return 0, false
-	}
-	isTimeOver := q.Limit > 0 && !time.Now().Before(q.end)
-	if isTimeOver || q.next > q.Last {
-		return 0, false
-	}
-	q.next++
-	return q.next - 1, true
 }
 
 func (q *seedQueue) add(stats Stats) {
@@ -153,7 +169,7 @@ func (q *seedQueue) noteFailure() {
 
 // CheckAims checks that a seed meets most of the pairs at which it takes aim.
 func CheckAims(t *testing.T, o Options) {
-	o.Seed = 4
+	o.Seed = 4 // which takes aim
 	result := Run(t, o)
 	pairs := pairsToAimAt(o.Seed)
 	met := 0

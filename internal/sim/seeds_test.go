@@ -2,25 +2,24 @@ package sim
 
 import (
 	"testing"
-	"time"
 
 	"podcount/internal/testkit"
 )
 
 func TestOnlyChosenSeedsContinueAfterAFailure(t *testing.T) {
 	for _, keepGoing := range []bool{false, true} {
-		q := &seedQueue{Seeds: Seeds{First: 1, Last: 3, keepGoing: keepGoing}, next: 1, printedAt: time.Now()}
-		_, first := q.take()
+		q := newSeedQueue(Seeds{First: 1, Last: 3, keepGoing: keepGoing})
+		_, isFirstRun := q.take()
 		q.noteFailure()
-		_, second := q.take()
-		if !first || second != keepGoing {
+		_, isSecondRun := q.take()
+		if !isFirstRun || isSecondRun != keepGoing {
 			t.Errorf("with keepGoing %v, the first seed is run: %v, and the second after a failure: %v",
-				keepGoing, first, second)
+				keepGoing, isFirstRun, isSecondRun)
 		}
 	}
 }
 
-func TestParseSeeds(t *testing.T) {
+func TestSeedsAreParsed(t *testing.T) {
 	for _, row := range []struct {
 		text string
 		want Seeds

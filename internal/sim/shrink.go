@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// triesPerStory is how often a story is told before it counts as one that breaks no rule. A seed determines neither the
-// program's own random numbers nor the scheduler, so the same steps may break a rule once, and not the next time.
+// triesPerStory is how often the same steps are run before they count as a story that breaks no rule. A seed determines
+// neither the program's own random numbers nor the scheduler, so they may break a rule once, and not the next time.
 const triesPerStory = 3
 
 // shortestStory runs a failed seed again and again, each time without some of its steps, as long as the same rule is
@@ -20,7 +20,8 @@ func shortestStory(t *testing.T, o Options, failed Result, limit time.Duration) 
 		return fmt.Sprintf("seed %d did not break the same rule in %d more tries, so its story is not made shorter",
 			o.Seed, triesPerStory)
 	}
-	// Of a story that breaks the rule, only the steps count that have changed something before.
+	// breaksRule keeps each shorter story in s.found. It has only the steps that changed something, and these may be even
+	// fewer than fewest returns.
 	faults, life := splitSteps(s.found.taken)
 	fewest(faults, func(some []takenStep) bool { return s.breaksRule(join(some, life)) })
 	faults, life = splitSteps(s.found.taken)
@@ -33,20 +34,21 @@ type shrinker struct {
 	t       *testing.T
 	options Options
 	rule    string    // the rule that must be broken
-	end     time.Time // no story is told after that
-	runs    int
-	found   Result // of the shortest story so far
+	end     time.Time // no run begins after that
+	runs    int       // how often the seed was run again
+	found   Result    // of the shortest story so far
 }
 
-// breaksRule reports whether these steps alone break the rule. It returns false once the time is over.
+// breaksRule reports whether these steps alone break the rule, and keeps the story if they do. It returns false once
+// the time is over.
 func (s *shrinker) breaksRule(steps []takenStep) bool {
+	options := s.options
+	options.Only = numbersOf(steps)
 	for range triesPerStory {
 		if !time.Now().Before(s.end) {
 			return false
 		}
 		s.runs++
-		options := s.options
-		options.Only = numbersOf(steps)
 		result := Simulate(s.t, options)
 		if slices.Contains(result.rules, s.rule) {
 			s.found = result
@@ -69,24 +71,22 @@ func (s *shrinker) report(before int) string {
 }
 
 // fewest returns as few of these steps as it can find that still fail: those that are left when no single one of them
-// can be left out. It leaves out halves first, then quarters, and so on (delta debugging,
+// can be left out. It leaves out all of them first, then halves, quarters, and so on (delta debugging,
 // https://www.debuggingbook.org/html/DeltaDebugger.html).
 func fewest(steps []takenStep, fails func([]takenStep) bool) []takenStep {
-	size := len(steps)
-	for size > 0 {
-		shorter := withoutParts(steps, size, fails)
-		isStuck := len(shorter) == len(steps)
-		steps = shorter
-		if size > 1 {
-			size = (size + 1) / 2
-		} else if isStuck {
-			size = 0
-		}
+	for size := len(steps); size > 1; size = (size + 1) / 2 {
+		steps = withoutParts(steps, size, fails)
 	}
-	return steps
+	for {
+		shorter := withoutParts(steps, 1, fails)
+		if len(shorter) == len(steps) {
+			return steps
+		}
+		steps = shorter
+	}
 }
 
-// withoutParts leaves out one part of this size after the other, where the rest still fails.
+// withoutParts leaves out one part of this size after the other, unless the rest no longer fails.
 func withoutParts(steps []takenStep, size int, fails func([]takenStep) bool) []takenStep {
 	for i := 0; i < len(steps); {
 		end := min(i+size, len(steps))

@@ -30,7 +30,7 @@ func (s *sim) breakRuleLocked(p *proc, format string, args ...any) {
 	s.rules = append(s.rules, format)
 }
 
-// failLocked notes that a rule was broken that is not about a single process.
+// failLocked notes that a rule was broken that is not about a single process. The story does not show it.
 func (s *sim) failLocked(format string, args ...any) {
 	s.broken = append(s.broken, fmt.Sprintf(format, args...))
 	s.rules = append(s.rules, format)
@@ -43,15 +43,18 @@ func (s *sim) hasBroken() bool {
 	return len(s.broken) > 0
 }
 
-// storyLocked returns the story: all of it if WholeStory is set, or else the lines around the first broken rule.
+// storyLocked returns the story: all of it if WholeStory is set, or else the lines around the first broken rule, or the
+// last lines if the story has no broken rule.
 func (s *sim) storyLocked() string {
+	const linesBefore = 150
+	const linesAfter = 10
 	story := s.story
 	if !s.WholeStory {
-		end := slices.IndexFunc(story, func(line string) bool { return strings.Contains(line, brokenRule) })
-		if end < 0 {
-			end = len(story)
+		at := slices.IndexFunc(story, func(line string) bool { return strings.Contains(line, brokenRule) })
+		if at < 0 {
+			at = len(story)
 		}
-		story = story[max(0, end-150):min(end+10, len(story))]
+		story = story[max(0, at-linesBefore):min(at+linesAfter, len(story))]
 	}
 	return fmt.Sprintf("%s %s\n(%d of %d lines)\n%s",
 		s.Name, strings.Join(s.args, " "), len(story), len(s.story), strings.Join(story, "\n"))
