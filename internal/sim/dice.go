@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// The story of a seed can be told again without some of its steps (shrink.go). So each step draws from dice of its own,
-// and what one step draws does not depend on the others. What lies between the steps is drawn from the seed's own dice.
+// A seed can be run again without some of its steps (shrink.go). So each step draws from dice of its own, and what one
+// step draws does not depend on the others. What lies between the steps is drawn from the seed's own dice.
 
 // withDice calls do with other dice.
 func (s *sim) withDice(dice *rand.Rand, do func()) {

@@ -9,14 +9,14 @@
 //
 // First, a seed draws how the processes reach the server (access.go): over plain HTTP or TLS, with or without HTTP/2,
 // and with which kind of credential. It also draws the program's flags (flags.go), the number of processes, and a
-// selection of faults. Then it draws one step after another: a change in the cluster's life (life.go, limits.go), or a
-// fault (faults.go, requestfaults.go, ratefaults.go, accessfaults.go). All the time, credentials expire and are renewed
-// (credential.go). After a while all faults stop. Everything must be right within a bound, which Options explains, and
-// after that nothing may be written (oracle.go). Then the cluster lives on without faults, and labels and statuses must
-// follow at once or after a short delay (freshness.go). Last, objects are rewritten without a change that matters, and
-// nothing may be written (rewrites.go). The processes must then hold no more goroutines and connections than before
-// (leaks.go). That is an act. Acts follow until there were 90 minutes of life, and 20 hours if the seed is a multiple
-// of 50.
+// selection of faults. Then it draws one step after another (steps.go): a change in the cluster's life (life.go,
+// limits.go), or a fault (faults.go, requestfaults.go, ratefaults.go, accessfaults.go). All the time, credentials
+// expire and are renewed (credential.go). After a while all faults stop. Everything must be right within a bound, which
+// Options explains, and after that nothing may be written (oracle.go). Then the cluster lives on without faults, and
+// labels and statuses must follow at once or after a short delay (freshness.go). Last, objects are rewritten without a
+// change that matters, and nothing may be written (rewrites.go). The processes must then hold no more goroutines and
+// connections than before (leaks.go). That is an act. Acts follow until there were 90 minutes of life, or 20 hours if
+// the seed is a multiple of 50, or six hours if it takes aim at a rare state (aim.go).
 //
 // Three sets of rules always apply: those for requests (checks.go), which depend on what each process knows
 // (knowledge.go), those for credentials (accesschecks.go), and those for the logs of the processes (logs.go).

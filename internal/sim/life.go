@@ -35,10 +35,11 @@ func (s *sim) podComesOrGoes() string {
 func (s *sim) podIsReplaced() string {
 	key := s.drawPod()
 	s.fake.Remove("pods", key)
-	return "-" + s.addPod(key)
+	return "-" + s.addPod(key) // "-+ pod", because it goes and comes
 }
 
-// addPod creates a pod with a label that Counts count. The pod is on a node, or is not scheduled yet.
+// addPod creates a pod with a label that Counts count. Two of three pods are on a node, and the others are not
+// scheduled yet.
 func (s *sim) addPod(key key) string {
 	label := pick(s.dice, "app", "app", "run")
 	labels := fakekube.Object{label: pick(s.dice, "web", "db")}
@@ -94,7 +95,7 @@ func (s *sim) labelIsOverwritten() string {
 		return ""
 	}
 	label := pick(s.dice, s.ControlPlaneLabel, s.TotalLabel, s.OwnPodsLabel)
-	value := pick[any](s.dice, nil, "", "7")
+	value := pick[any](s.dice, nil, "", "7") // nil removes the label
 	s.fake.SetLabel(name, label, value)
 	return fmt.Sprint("~ node ", name, " ", label, "=", value)
 }
@@ -129,11 +130,11 @@ func (s *sim) statusIsOverwritten() string {
 	return "~ status of count " + key.Name
 }
 
-// key names an object.
+// key is the namespace and the name of an object.
 type key = fakekube.Key
 
-// Objects have only a few names, so they often come back under the same name.
-
+// drawNode draws the name of a node. There are only a few names of nodes, Counts and pods, so the objects often come
+// back under the same name.
 func (s *sim) drawNode() string { return fmt.Sprint("n", s.dice.IntN(6)) }
 
 func (s *sim) drawCount() key {
@@ -145,11 +146,13 @@ func (s *sim) drawPod() key {
 	return key{Namespace: namespace, Name: fmt.Sprint("p", s.dice.IntN(30))}
 }
 
-func labelOf(o fakekube.Object, key string) string {
+// labelOf returns the value of a label, or "" without one.
+func labelOf(o fakekube.Object, name string) string {
 	labels, _ := fakekube.MetaOf(o)["labels"].(fakekube.Object)
-	return fakekube.TextIn(labels, key)
+	return fakekube.TextIn(labels, name)
 }
 
+// nodeOf returns the name of a pod's node, or "" if the pod is not scheduled.
 func nodeOf(pod fakekube.Object) string {
 	spec, _ := pod["spec"].(fakekube.Object)
 	return fakekube.TextIn(spec, "nodeName")

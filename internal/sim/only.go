@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Steps are the steps of a seed that happen, by their numbers.
+// Steps are the steps of a seed that happen, by their numbers: see Options.Only.
 type Steps map[int]bool
 
 // ParseSteps reads numbers and ranges of steps, such as "3,8,20-24". The error quotes the text.
@@ -39,16 +39,16 @@ func (steps Steps) String() string {
 	var parts []string
 	numbers := slices.Sorted(maps.Keys(steps))
 	for len(numbers) > 0 {
-		n := 1
-		for n < len(numbers) && numbers[n] == numbers[0]+n {
-			n++
+		length := 1 // of the range that begins with the first number
+		for length < len(numbers) && numbers[length] == numbers[0]+length {
+			length++
 		}
 		part := strconv.Itoa(numbers[0])
-		if n > 1 {
-			part += "-" + strconv.Itoa(numbers[n-1])
+		if length > 1 {
+			part += "-" + strconv.Itoa(numbers[length-1])
 		}
 		parts = append(parts, part)
-		numbers = numbers[n:]
+		numbers = numbers[length:]
 	}
 	return strings.Join(parts, ",")
 }

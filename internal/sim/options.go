@@ -169,9 +169,10 @@ type Stats struct {
 	audits   int // that the processes have logged
 	drifted  int // objects in which audits found a difference
 
-	met map[pair]bool // the pairs of a state and a fault that were met
+	met map[pair]bool // the pairs of a state and a fault that were met (coverage.go)
 }
 
+// add adds the statistics of more seeds.
 func (s *Stats) add(other Stats) {
 	s.seeds += other.seeds
 	s.simulated += other.simulated
@@ -195,6 +196,8 @@ func (s *Stats) add(other Stats) {
 
 // String returns a sentence with all the numbers.
 func (s Stats) String() string {
+	possible := len(possiblePairs())
+	met := possible - len(s.unmet())
 	return fmt.Sprintf("%d seeds, %.0f simulated hours: %d changes, %d of them faults; %d requests, %d writes, "+
 		"%d watches with %d events and %d audits checked against the rules, %d objects had drifted; "+
 		"%d times all faults stopped, the last write was at most %v later; "+
@@ -202,5 +205,5 @@ func (s Stats) String() string {
 		"corrected in calm water: labels: %v; statuses: %v",
 		s.seeds, s.simulated.Hours(), s.changes, s.faults, s.requests, s.writes,
 		s.watches, s.events, s.audits, s.drifted, s.calms, s.slowest.Round(time.Millisecond),
-		len(possiblePairs())-len(s.unmet()), len(possiblePairs()), s.labelDelays, s.statusDelays)
+		met, possible, s.labelDelays, s.statusDelays)
 }

@@ -117,7 +117,7 @@ func newSim(t *testing.T, o Options) *sim {
 	}
 	s.access = newAccess(t, o.Seed)
 	s.record("the processes use %v", s.access)
-	// Versions soon get another digit, or no longer fit into 32 bits.
+	// Some seeds begin with high versions, which soon no longer fit into 32 bits, or get another digit.
 	s.fake.SetVersion(pick(s.dice, 0, 0, math.MaxInt32-50, 999_999_999_999_900))
 	s.serve()
 	for _, fault := range faultSteps() {
@@ -167,7 +167,7 @@ func (s *sim) run() {
 	for i := range s.slots {
 		s.launch(i)
 	}
-	left := s.timeToLive()
+	left := s.lifetime()
 	for left > 0 && !s.isOverEarly() {
 		s.beginAct()
 		d := s.drawDuration(span{2 * s.longestGap(), 20 * s.longestGap()})
@@ -197,8 +197,8 @@ func (s *sim) populate() {
 	s.restoreBackup = s.fake.Snapshot()
 }
 
-// timeToLive returns how long all lives of the seed last together, at least.
-func (s *sim) timeToLive() time.Duration {
+// lifetime returns how long all lives of the seed last together, at least.
+func (s *sim) lifetime() time.Duration {
 	switch {
 	case s.aimsAtRareState():
 		return 6 * time.Hour
@@ -225,6 +225,7 @@ func (s *sim) isOverEarly() bool {
 	return isLastStepTaken || s.hasBroken()
 }
 
+// beginAct begins the next act.
 func (s *sim) beginAct() {
 	s.act++
 	s.actBegan = time.Now()
@@ -248,9 +249,10 @@ func (s *sim) live(d time.Duration, faultShare float64) {
 		}
 		s.wait(s.drawDuration(span{50 * time.Millisecond, s.longestGap()}))
 	}
-	s.aims = nil
+	s.aims = nil // No fault may strike after a life.
 }
 
+// countStep adds a step to the statistics.
 func (s *sim) countStep(isFault bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
