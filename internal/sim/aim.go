@@ -58,12 +58,20 @@ func pairsToAimAt(seed uint64) []pair {
 		return nil
 	}
 	var groups [][]pair
-	pairs := possiblePairs()
 	for _, in := range allStates {
-		ofState := slices.DeleteFunc(slices.Clone(pairs), func(one pair) bool { return one.state != in })
-		groups = slices.AppendSeq(groups, slices.Chunk(ofState, aimsPerSeed))
+		groups = slices.AppendSeq(groups, slices.Chunk(possiblePairsIn(in), aimsPerSeed))
 	}
 	return groups[seed/2%uint64(len(groups))]
+}
+
+// possiblePairsIn returns the possible pairs with a state.
+func possiblePairsIn(in state) (pairs []pair) {
+	for _, one := range possiblePairs() {
+		if one.state == in {
+			pairs = append(pairs, one)
+		}
+	}
+	return pairs
 }
 
 // allowsAims reports whether the setting that was drawn allows all pairs at which the seed takes aim.
@@ -92,12 +100,14 @@ func (s *sim) allows(one pair) bool {
 }
 
 // concerned returns the resources whose reflectors, or whose election, can meet a pair in this seed.
-func (s *sim) concerned(one pair) []string {
+func (s *sim) concerned(one pair) (resources []string) {
 	followed := append(s.resources(), "leases")
-	concerns := slices.Clone(faultsByName()[one.fault].concerns)
-	return slices.DeleteFunc(concerns, func(resource string) bool {
-		return !mayBeIn(resource, one.state) || !slices.Contains(followed, resource)
-	})
+	for _, resource := range faultsByName()[one.fault].concerns {
+		if mayBeIn(resource, one.state) && slices.Contains(followed, resource) {
+			resources = append(resources, resource)
+		}
+	}
+	return resources
 }
 
 // takeAims takes aim at the next of the seed's pairs, and then waits for a rare state. Audits are so rare that it takes
