@@ -51,7 +51,8 @@ func statusOf(ctx context.Context, client *http.Client, url string) int {
 func TestShortestStoryHasOnlyTheStepsThatBreakTheRule(t *testing.T) {
 	o := optionsFor(failAfterTwoFaults)
 	o.Rerun = func(_ uint64, only Steps) string { return "ONLY=" + only.String() }
-	failed := failWith(t, &o, "ended with it is broken")
+	seed, failed := firstFailure(t, o, "ended with it is broken")
+	o.Seed = seed
 	testkit.WantBetween(t, "steps of the whole story", len(failed.taken), 20, 1000)
 
 	report := shortestStory(t, o, failed, time.Minute)
@@ -67,20 +68,22 @@ func TestShortestStoryHasOnlyTheStepsThatBreakTheRule(t *testing.T) {
 	testkit.WantNumber(t, "lines of its script", len(again.Script), 2)
 }
 
-// failWith simulates one seed after the other until one breaks this rule first. It sets the seed in o.
-func failWith(t *testing.T, o *Options, rule string) Result {
+// firstFailure simulates one seed after the other until one breaks this rule before any other.
+func firstFailure(t *testing.T, o Options, rule string) (seed uint64, result Result) {
 	t.Helper()
-	for o.Seed = 1; o.Seed <= 1000; o.Seed++ {
-		if newAccess(t, o.Seed).kind != noCredential {
+	const last = 1000
+	for seed := uint64(1); seed <= last; seed++ {
+		if newAccess(t, seed).kind != noCredential {
 			continue // The programs of these tests read no kubeconfig.
 		}
-		result := Simulate(t, *o)
+		o.Seed = seed
+		result := Simulate(t, o)
 		if len(result.Broken) > 0 && strings.Contains(result.Broken[0], rule) {
-			return result
+			return seed, result
 		}
 	}
-	t.Fatalf("no seed up to 1000 breaks the rule %q first", rule)
-	return Result{}
+	t.Fatalf("no seed up to %d breaks the rule %q first", last, rule)
+	return 0, Result{}
 }
 
 func TestFewestStepsAreThoseThatFail(t *testing.T) {
