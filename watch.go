@@ -510,22 +510,22 @@ func (r *Reflector[T]) audit(ctx context.Context) error {
 	meta, err := r.readAudit(ctx, version, listing)
 	switch {
 	case errors.Is(err, errListDemanded):
-		return nil
-	case isNoExactList(err):
+		return nil // listAndWatch lists next.
+	case isVersionUnavailable(err):
 		return r.relistInsteadOfAudit(ctx, err)
 	case err != nil:
 		return r.handleFailedAudit(listing, err)
-	}
-	if meta.ResourceVersion != version {
+	case meta.ResourceVersion != version:
 		// Servers before Kubernetes 1.19 ignore resourceVersionMatch, and send a state that is newer, but perhaps not
-		// the newest. So it does not satisfy Confirm.
+		// the newest. So it is not recorded by recordList, which would satisfy Confirm.
 		r.countAudit("skipped")
 		r.commitList(listing, meta.ResourceVersion, start)
 		return nil
 	}
 	differences, changes := listing.CommitExact(version)
 	r.publish(changes...)
-	r.reportDrift(slices.DeleteFunc(differences, r.isOtherForm), start)
+	drift := slices.DeleteFunc(differences, r.isHarmless)
+	r.reportDrift(drift, start)
 	r.resumeFrom(version)
 	r.planAfterList()
 	return nil
@@ -545,9 +545,9 @@ func (r *Reflector[T]) readAudit(
 	return r.readList(ctx, r.newAuditRequest(version), listing)
 }
 
-// isNoExactList reports whether the error of an audit's list means that the server cannot show the state at that
-// version: it has forgotten the version (410), does not have it yet, or does not support such lists (400).
-func isNoExactList(err error) bool {
+// isVersionUnavailable reports whether the error of an audit's list means that the server cannot show the state at that
+// version: it has forgotten the version (410), does not have it yet, or does not support exact versions (400).
+func isVersionUnavailable(err error) bool {
 	status := kube.StatusOf(err)
 	switch status.Code {
 	case http.StatusGone, http.StatusBadRequest:
@@ -560,7 +560,7 @@ func isNoExactList(err error) bool {
 	return false
 }
 
-// handleFailedAudit postpones the audit.
+// handleFailedAudit counts a failed audit, and plans the next one. It returns err.
 func (r *Reflector[T]) handleFailedAudit(listing *Listing[T], err error) error {
 	r.failedAudits++
 	r.countAudit("failed")
@@ -568,7 +568,8 @@ func (r *Reflector[T]) handleFailedAudit(listing *Listing[T], err error) error {
 	return err
 }
 
-// relistInsteadOfAudit lists without a version, which finds less than an audit, and proves nothing.
+// relistInsteadOfAudit lists without a version, which finds less than an audit, and proves nothing. why is the reason. If
+// it is an error of the server with a Retry-After, the list waits for that.
 func (r *Reflector[T]) relistInsteadOfAudit(ctx context.Context, why error) error {
 	r.log.Info("cannot audit: listing without a version", "kind", r.kind.Name, "rv", r.resumeVersion, "why", why)
 	r.countAudit("skipped")
@@ -578,9 +579,9 @@ func (r *Reflector[T]) relistInsteadOfAudit(ctx context.Context, why error) erro
 	return r.relist(ctx)
 }
 
-// isOtherForm reports whether a difference shows the same version of a custom resource in another form. That is no
-// fault: after a change of its CRD, the server may leave out fields, or add defaults.
-func (r *Reflector[T]) isOtherForm(difference Delta[T]) bool {
+// isHarmless reports whether a difference is no fault, because it shows the same version of a custom resource in another
+// form: after a change of its CRD, the server may leave out fields, or add defaults.
+func (r *Reflector[T]) isHarmless(difference Delta[T]) bool {
 	var none T
 	if !r.kind.isOptional() || difference.Old == none || difference.New == none {
 		return false
@@ -661,8 +662,8 @@ func (r *Reflector[T]) newAuditRequest(version string) kube.Request {
 // readList reads a list into listing, with all its pages.
 //
 // A later page that breaks off is requested once more, at once, because the server has just sent the page before it. So
-// a list may take longer than any connection lasts. The token of a page stands for a version, so the page has the same
-// objects again. The first page has no token, so it is not repeated.
+// a list may take longer than any connection lasts. The token of a page stands for a version, so the repeated page has
+// the same objects. The first page has no token. Its repetition could have other objects, so it is not repeated.
 func (r *Reflector[T]) readList(
 	ctx context.Context, request kube.Request, listing *Listing[T],
 ) (meta wire.ListMeta, err error) {
@@ -673,12 +674,12 @@ func (r *Reflector[T]) readList(
 	const maxPages = listLimit/pageLimit + 1
 	mayRepeatPage := false
 	for range maxPages {
-		objects := listing.count
+		countBefore := listing.count
 		meta, err = r.readPage(ctx, request, listing, progress)
 		hasBrokenOff := err != nil && kube.StatusOf(err).Code == 0 && ctx.Err() == nil
 		if hasBrokenOff && mayRepeatPage {
 			mayRepeatPage = false
-			listing.count = objects
+			listing.count = countBefore // The repeated page brings the same objects again.
 			continue
 		}
 		if err != nil || meta.Continue == "" {
