@@ -339,7 +339,7 @@ func (r *Reflector[T]) handleRemoval() {
 	r.requireRelist("return")
 	emptyList := r.BeginList()
 	r.publish(emptyList.Commit()...)
-	r.endWaitIfFresh()
+	r.endWaitIfConfirmed()
 }
 
 // session is a call of listAndWatch that runs in the background.
@@ -783,8 +783,8 @@ func (r *Reflector[T]) newWatchRequest() kube.Request {
 // haveVersionsGoneBack reports whether the server's newest version is older than resumeVersion. Then etcd was restored
 // from a backup, and a relist is urgent: soon the server will use the same versions again for other changes.
 //
-// If the server does not answer, suspectsRestore stays set, and the next watch asks again. So it is if the server has
-// asked for a rest: the watch itself was accepted, and need not wait for that.
+// If the server does not answer, suspectsRestore stays set, and the next watch asks again. The same happens while
+// Retry-After forbids the question. The watch that is open need not wait for that, because the server has accepted it.
 func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
 	if r.untilNextQuestion() > 0 {
 		return false
@@ -798,7 +798,7 @@ func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
 }
 
 // newestVersion asks the server for its newest version. The request is a list of one object, without a version. The
-// caller must have waited for untilNextQuestion.
+// caller must first wait for untilNextQuestion.
 func (r *Reflector[T]) newestVersion(ctx context.Context, timeout time.Duration) (string, error) {
 	request := r.newRequest("")
 	request.Accept = kube.Accept(true, "PartialObjectMetadataList", wire.JSON)
@@ -812,7 +812,8 @@ func (r *Reflector[T]) newestVersion(ctx context.Context, timeout time.Duration)
 	return page.Metadata.ResourceVersion, err
 }
 
-// untilNextQuestion returns how long newestVersion must not be called, as Retry-After demands. It may be negative.
+// untilNextQuestion returns how long newestVersion must not be called yet, because of the last Retry-After. It returns 0
+// or less if newestVersion may be called now.
 func (r *Reflector[T]) untilNextQuestion() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -1082,7 +1083,7 @@ func (r *Reflector[T]) resumeFrom(version string) {
 	r.resumeVersion = version
 	r.lastContact = time.Now()
 	r.relistReason = ""
-	r.endWaitIfFreshLocked()
+	r.endWaitIfConfirmedLocked()
 }
 
 // recordList records that the store is equal to a list without a version, which was requested at this time.
@@ -1090,7 +1091,7 @@ func (r *Reflector[T]) recordList(requestedAt time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.listedAsOf = requestedAt
-	r.endWaitIfFreshLocked()
+	r.endWaitIfConfirmedLocked()
 }
 
 // requireRelist makes a list due.
@@ -1127,28 +1128,29 @@ func (r *Reflector[T]) Confirm(ctx context.Context, since time.Time) error {
 // confirmation is what Confirm waits for.
 type confirmation struct {
 	since   time.Time          // a list that was requested after this time confirms the store
-	version string             // this version does so, too; "" until the server has named it
+	newest  string             // the server's newest version, which confirms it, too; "" until the server has named it
 	endWait context.CancelFunc // called when the store is confirmed
 
-	// demanded is the reason for a list that Run must begin as soon as it can; "" if it need not.
-	demanded string
+	// reasonToList is the reason for a list that Run must begin as soon as it can; "" if it need not.
+	reasonToList string
 }
 
-// awaitConfirmation waits until waiting ends: the store is confirmed, or podcount stops. First it lets the watch
+// awaitConfirmation returns when waiting ends, because the store is confirmed or podcount stops. First it lets the watch
 // confirm the store. If that does not happen soon, it demands a list.
 func (r *Reflector[T]) awaitConfirmation(waiting context.Context) {
-	reason := r.giveWatchAChance(waiting)
-	r.demandList(reason)
+	reasonToList := r.giveWatchAChance(waiting)
+	r.demandList(reasonToList)
 	<-waiting.Done()
 }
 
-// giveWatchAChance asks the server for its newest version, and gives the watch some time to reach it. It returns the
-// reason for a list. If waiting ends meanwhile, it returns at once, and nothing must look at its result.
+// giveWatchAChance asks the server for its newest version, and gives the watch some time to reach it. Then it returns
+// the reason for a list. If waiting ends meanwhile, it returns at once, and its result means nothing.
 func (r *Reflector[T]) giveWatchAChance(waiting context.Context) (reasonToList string) {
 	for tries := 1; ; tries++ {
 		retry.Sleep(waiting, r.untilNextQuestion())
 		if r.isPaused() {
-			return "elected" // A question now would disturb a server that needs rest, and after the rest, a list is due.
+			// A question now would disturb a server that needs rest. The list waits until the backoff is over.
+			return "elected"
 		}
 		known := r.State().ResourceVersion
 		newest, err := r.newestVersion(waiting, confirmTimeout)
@@ -1156,7 +1158,7 @@ func (r *Reflector[T]) giveWatchAChance(waiting context.Context) (reasonToList s
 			return "restored"
 		}
 		if err == nil {
-			r.waitForVersion(newest)
+			r.recordNewest(newest)
 			retry.Sleep(waiting, confirmPatience)
 			return "elected"
 		}
@@ -1179,7 +1181,7 @@ func (r *Reflector[T]) beginConfirmation(c *confirmation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.confirmation = c
-	r.endWaitIfFreshLocked()
+	r.endWaitIfConfirmedLocked()
 }
 
 func (r *Reflector[T]) endConfirmation() {
@@ -1188,31 +1190,31 @@ func (r *Reflector[T]) endConfirmation() {
 	r.confirmation = nil
 }
 
-// waitForVersion makes a version confirm the store, unless it is confirmed already.
-func (r *Reflector[T]) waitForVersion(version string) {
+// recordNewest records the server's newest version. The store is confirmed once Run has reached it.
+func (r *Reflector[T]) recordNewest(version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.confirmation != nil {
-		r.confirmation.version = version
-		r.endWaitIfFreshLocked()
+		r.confirmation.newest = version
+		r.endWaitIfConfirmedLocked()
 	}
 }
 
-func (r *Reflector[T]) endWaitIfFresh() {
+func (r *Reflector[T]) endWaitIfConfirmed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.endWaitIfFreshLocked()
+	r.endWaitIfConfirmedLocked()
 }
 
-// endWaitIfFreshLocked ends the wait of Confirm if the store has what it waits for.
-func (r *Reflector[T]) endWaitIfFreshLocked() {
+// endWaitIfConfirmedLocked makes Confirm return if the store is confirmed.
+func (r *Reflector[T]) endWaitIfConfirmedLocked() {
 	c := r.confirmation
 	if c == nil {
 		return
 	}
 	isListed := !r.listedAsOf.Before(c.since)
-	knowsVersions := c.version != "" && r.resumeVersion != ""
-	isReached := knowsVersions && !isNewerVersion(c.version, r.resumeVersion)
+	areVersionsKnown := c.newest != "" && r.resumeVersion != ""
+	isReached := areVersionsKnown && !isNewerVersion(c.newest, r.resumeVersion)
 	if isListed || isReached || r.isAbsent() {
 		c.endWait()
 		r.confirmation = nil
@@ -1221,13 +1223,13 @@ func (r *Reflector[T]) endWaitIfFreshLocked() {
 
 // demandList makes Run list as soon as it can, unless the store is confirmed already. A watch or an audit is
 // interrupted for that. A list that runs, or a backoff, ends first.
-func (r *Reflector[T]) demandList(reason string) {
+func (r *Reflector[T]) demandList(reasonToList string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.confirmation == nil {
 		return
 	}
-	r.confirmation.demanded = reason
+	r.confirmation.reasonToList = reasonToList
 	if r.interrupt != nil {
 		r.interrupt()
 	}
@@ -1242,13 +1244,13 @@ func (r *Reflector[T]) takeDemand() {
 	}
 	if r.resumeVersion != "" { // Otherwise a list is due already, for a reason of its own.
 		r.resumeVersion = ""
-		r.relistReason = r.confirmation.demanded
+		r.relistReason = r.confirmation.reasonToList
 	}
-	r.confirmation.demanded = ""
+	r.confirmation.reasonToList = ""
 }
 
 func (r *Reflector[T]) isListDemandedLocked() bool {
-	return r.confirmation != nil && r.confirmation.demanded != ""
+	return r.confirmation != nil && r.confirmation.reasonToList != ""
 }
 
 // allowInterrupt lets demandList call interrupt, which must end the watch or audit that begins now. It calls interrupt
@@ -1282,10 +1284,10 @@ func (r *Reflector[T]) whyUnconfirmed() string {
 		return "the last list or watch has failed"
 	case r.resumeVersion == "":
 		return "a list is not complete"
-	case r.confirmation == nil || r.confirmation.version == "":
+	case r.confirmation == nil || r.confirmation.newest == "":
 		return "the newest version is not known yet"
 	}
-	return "the watch is at version " + r.resumeVersion + ", and the newest is " + r.confirmation.version
+	return "the watch is at version " + r.resumeVersion + ", and the newest is " + r.confirmation.newest
 }
 
 // jittered returns a random duration that differs from d by at most this fraction of d. It keeps processes that started
