@@ -20,7 +20,7 @@
 // The calls are main → run → connectAndRun → manager.run → runControllers, which starts two chains:
 //
 //	startCaches → Reflector.Run → publish → the function given to Watch → Queue.Add
-//	            → confirm → Reflector.Confirm, after an election
+//	            → makeUsable → Reflector.Confirm, after an election
 //	startControllers → runController → begin → the function given to Watch → Queue.Add, for what exists already
 //	                                 → runWorker → Reconcile
 //	                                 → Resync → Queue.Add, at each interval
@@ -1339,9 +1339,9 @@ type manager struct {
 	electedAt time.Time        // when leading was closed
 
 	// setUp sets these fields.
-	active    []*Controller                  // the controllers that -controllers switches on
-	watched   map[anyReflector]struct{}      // the caches that they watch
-	confirmed map[anyReflector]chan struct{} // closed once controllers may work from these caches
+	active  []*Controller                  // the controllers that -controllers switches on
+	watched map[anyReflector]struct{}      // the caches that they watch
+	usable  map[anyReflector]chan struct{} // for each of these caches, closed by makeUsable
 
 	running    background.Group // all controllers, workers and watches
 	summarized sync.Once        // guards summarize
@@ -1447,9 +1447,9 @@ func (m *manager) setUp() {
 		maps.Copy(m.watched, c.watched)
 		m.active = append(m.active, &c)
 	}
-	m.confirmed = map[anyReflector]chan struct{}{}
+	m.usable = map[anyReflector]chan struct{}{}
 	for cache := range m.watched {
-		m.confirmed[cache] = make(chan struct{})
+		m.usable[cache] = make(chan struct{})
 	}
 }
 
@@ -1606,15 +1606,15 @@ func (m *manager) startCaches() {
 				m.life.StopWith(options.UsageError{Err: err})
 			}
 		})
-		m.running.Go("confirmation of "+cache.Kind(), func() { m.confirm(cache) })
+		m.running.Go("confirmation of "+cache.Kind(), func() { m.makeUsable(cache) })
 	}
 }
 
 // maxFirstTry is how long the caches wait for the first try to acquire the Lease.
 const maxFirstTry = 3 * time.Second
 
-// awaitFirstTry waits until it is known whether this replica leads from its first try on. Then the first lists are
-// requested after the election, and no other request is needed to confirm them.
+// awaitFirstTry waits for the end of the first try to acquire the Lease. If this replica leads from then on, its first
+// lists are requested after its election, and Reflector.Confirm needs no other request.
 func (m *manager) awaitFirstTry() {
 	if m.election == nil {
 		return
@@ -1627,11 +1627,11 @@ func (m *manager) awaitFirstTry() {
 }
 
 // runController runs one controller until podcount stops, or until -once is done. It waits until this replica leads,
-// and until the controller's caches are confirmed.
+// and until the controller's caches are usable.
 func (m *manager) runController(c *Controller, pause time.Duration) {
 	m.await(m.leading)
 	for cache := range c.watched {
-		m.await(m.confirmed[cache])
+		m.await(m.usable[cache])
 	}
 	if retry.Sleep(m.life.Stop, pause) != nil {
 		return
@@ -1654,10 +1654,10 @@ func (m *manager) runController(c *Controller, pause time.Duration) {
 	m.resyncUntilStop(c)
 }
 
-// confirm waits until a cache is complete, because half a list would make wrong labels. After an election, it also
-// waits until the server has confirmed the cache: see Reflector.Confirm. The cache may be older than what another
-// leader has written. Without an election, there is no other leader.
-func (m *manager) confirm(cache anyReflector) {
+// makeUsable waits until a cache is usable, and then lets the controllers work from it. The cache must be complete,
+// because half a list would make wrong labels. With an election, it must also be confirmed: it may be older than what
+// another leader has written. Reflector.Confirm asks the server.
+func (m *manager) makeUsable(cache anyReflector) {
 	m.await(cache.Synced())
 	m.await(m.leading)
 	if m.life.Stop.Err() != nil {
@@ -1666,7 +1666,7 @@ func (m *manager) confirm(cache anyReflector) {
 	if m.election != nil && cache.Confirm(m.life.Stop, m.electedAt) != nil {
 		return // podcount stops
 	}
-	close(m.confirmed[cache])
+	close(m.usable[cache])
 }
 
 // await waits until a channel is closed, or until podcount stops.
