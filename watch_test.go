@@ -1721,22 +1721,21 @@ func liveADay(f *fakekube.Server, day int) {
 	f.SetLabel("w1", suite.ControlPlane, []any{"", nil}[day%2])
 }
 
-// confirming is a call of Confirm that runs in the background.
-type confirming struct {
-	since time.Time
-	ended chan error     // gets the error
-	took  *time.Duration // valid once ended has the error
+// confirmResult is how a call of Confirm has ended.
+type confirmResult struct {
+	err  error
+	took time.Duration
 }
 
-// beginConfirm calls Confirm as a replica does that is elected now.
-func (r *testReflector) beginConfirm(ctx context.Context) confirming {
-	c := confirming{since: time.Now(), ended: make(chan error, 1), took: new(time.Duration)}
+// startConfirm calls Confirm in the background, as a replica does that is elected now. The channel gets the result.
+func (r *testReflector) startConfirm(ctx context.Context) <-chan confirmResult {
+	results := make(chan confirmResult, 1)
+	elected := time.Now()
 	go func() {
-		err := r.Confirm(ctx, c.since)
-		*c.took = time.Since(c.since)
-		c.ended <- err
+		err := r.Confirm(ctx, elected)
+		results <- confirmResult{err: err, took: time.Since(elected)}
 	}()
-	return c
+	return results
 }
 
 // changeSomethingElse raises the newest version without an event on the watch of pods, as a renewed Lease does.
@@ -1745,12 +1744,12 @@ func changeSomethingElse(f *fakekube.Server) { f.AddNode("n") }
 // In most rows, the pod new is added right before the replica is elected, and the store lacks it.
 func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 	for _, row := range []struct {
-		name    string
-		before  func(t *testing.T, f *fakekube.Server, r *testReflector) // ends when this replica is elected
-		during  func(t *testing.T, f *fakekube.Server, r *testReflector) // runs while Confirm does
-		shorter time.Duration                                            // Confirm takes longer than this
-		longer  time.Duration                                            // Confirm does not take longer than this
-		relist  string                                                   // the reason of a list that Confirm demands
+		name     string
+		before   func(t *testing.T, f *fakekube.Server, r *testReflector) // ends when this replica is elected
+		during   func(t *testing.T, f *fakekube.Server, r *testReflector) // runs while Confirm does
+		shortest time.Duration                                            // Confirm takes at least this long
+		longest  time.Duration                                            // Confirm takes at most this long
+		relist   string                                                   // the reason of a list that Confirm demands
 	}{
 		{
 			name:   "the watch has seen the newest version",
@@ -1763,8 +1762,8 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 				testkit.Pass(300 * time.Millisecond)
 				f.AddPod("default", "new", "")
 			},
-			shorter: 299 * time.Millisecond,
-			longer:  300 * time.Millisecond,
+			shortest: 299 * time.Millisecond,
+			longest:  300 * time.Millisecond,
 		},
 		{
 			name: "a bookmark brings the newest version",
@@ -1774,8 +1773,8 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 				f.EndWatches(false)
 				synctest.Wait()
 			},
-			shorter: 299 * time.Millisecond,
-			longer:  300 * time.Millisecond,
+			shortest: 299 * time.Millisecond,
+			longest:  300 * time.Millisecond,
 		},
 		{
 			name: "the pods do not change",
@@ -1783,9 +1782,9 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 				f.AddPod("default", "new", "")
 				changeSomethingElse(f)
 			},
-			shorter: confirmPatience - 1,
-			longer:  confirmPatience,
-			relist:  "elected",
+			shortest: confirmPatience - 1,
+			longest:  confirmPatience,
+			relist:   "elected",
 		},
 		{
 			name: "the watch lags",
@@ -1794,9 +1793,9 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 				synctest.Wait()
 				f.AddPod("default", "new", "")
 			},
-			shorter: confirmPatience - 1,
-			longer:  confirmPatience,
-			relist:  "elected",
+			shortest: confirmPatience - 1,
+			longest:  confirmPatience,
+			relist:   "elected",
 		},
 		{
 			name: "the watch is in a backoff",
@@ -1806,9 +1805,9 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 				synctest.Wait()
 				f.AddPod("default", "new", "")
 			},
-			shorter: 20 * time.Second,
-			longer:  26 * time.Second,
-			relist:  "elected",
+			shortest: 20 * time.Second,
+			longest:  26 * time.Second,
+			relist:   "elected",
 		},
 		{
 			name: "the watch is in a backoff, and the list fails",
@@ -1819,9 +1818,9 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 				synctest.Wait()
 				f.AddPod("default", "new", "")
 			},
-			shorter: 40 * time.Second,
-			longer:  51 * time.Second,
-			relist:  "elected",
+			shortest: 40 * time.Second,
+			longest:  51 * time.Second,
+			relist:   "elected",
 		},
 		{
 			name: "a list from before runs",
@@ -1835,8 +1834,8 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 				testkit.WantNumber(t, "lists when this replica is elected", len(podLists(f)), 2)
 				changeSomethingElse(f)
 			},
-			shorter: 3 * time.Second,
-			longer:  5 * time.Second,
+			shortest: 3 * time.Second,
+			longest:  5 * time.Second,
 		},
 		{
 			name: "versions have gone back",
@@ -1853,8 +1852,8 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 				f.AddPod("default", "new", "")
 				f.Script(t, "list pods, 2 times: refuse 429 retry-after 20s")
 			},
-			shorter: 40 * time.Second,
-			longer:  51 * time.Second,
+			shortest: 40 * time.Second,
+			longest:  51 * time.Second,
 		},
 		{
 			name: "the question is not answered",
@@ -1862,8 +1861,8 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 				f.AddPod("default", "new", "")
 				f.Script(t, "list pods: stall")
 			},
-			shorter: confirmTimeout,
-			longer:  confirmTimeout + 2*initialBackoff,
+			shortest: confirmTimeout,
+			longest:  confirmTimeout + 2*initialBackoff,
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -1872,13 +1871,13 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 				r := reflectPods(t, f)
 				testkit.Pass(time.Second)
 				row.before(t, f, r)
-				c := r.beginConfirm(t.Context())
+				results := r.startConfirm(t.Context())
 				if row.during != nil {
 					row.during(t, f, r)
 				}
-				err := <-c.ended
-				testkit.WantError(t, "Confirm", err, "")
-				testkit.WantBetween(t, "time that it took", *c.took, row.shorter, row.longer)
+				confirm := <-results
+				testkit.WantError(t, "Confirm", confirm.err, "")
+				testkit.WantBetween(t, "time that it took", confirm.took, row.shortest, row.longest)
 				r.wantInSync(t, f)
 				for _, reason := range []string{"elected", "restored"} {
 					lists := strings.Count(r.metrics.Text(), fmt.Sprintf("reason=%q} 1", reason))
@@ -1933,7 +1932,7 @@ func TestConfirmAsksNothingDuringABackoff(t *testing.T) {
 		f.EndWatches(false)
 		synctest.Wait()
 		before := len(f.Requests(suite.All))
-		r.beginConfirm(t.Context())
+		r.startConfirm(t.Context())
 		testkit.Pass(19 * time.Second)
 		testkit.WantNumber(t, "requests during the backoff", len(f.Requests(suite.All))-before, 0)
 		testkit.WantText(t, r.log.String(), "waits until its cache is confirmed",
@@ -1965,13 +1964,14 @@ func TestStopEndsConfirmAtOnce(t *testing.T) {
 				changeSomethingElse(f)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				c := r.beginConfirm(ctx)
+				results := r.startConfirm(ctx)
 				testkit.Pass(row.after)
-				testkit.WantNumber(t, "errors before the stop", len(c.ended), 0)
+				testkit.WantNumber(t, "results before the stop", len(results), 0)
 				cancel()
 				synctest.Wait()
-				testkit.WantNumber(t, "errors after the stop", len(c.ended), 1)
-				testkit.WantEqual(t, "the error", <-c.ended, context.Canceled)
+				testkit.WantNumber(t, "results after the stop", len(results), 1)
+				confirm := <-results
+				testkit.WantEqual(t, "the error", confirm.err, context.Canceled)
 			})
 		})
 	}
