@@ -545,8 +545,8 @@ func (r *Reflector[T]) readAudit(
 	return r.readList(ctx, r.newAuditRequest(version), listing)
 }
 
-// isVersionUnavailable reports whether the error of an audit's list means that the server cannot show the state at that
-// version: it has forgotten the version (410), does not have it yet, or does not support exact versions (400).
+// isVersionUnavailable reports whether the error of an audit's list means that the server cannot show the state at
+// that version: it has forgotten the version (410), does not have it yet, or does not support exact versions (400).
 func isVersionUnavailable(err error) bool {
 	status := kube.StatusOf(err)
 	switch status.Code {
@@ -568,8 +568,8 @@ func (r *Reflector[T]) handleFailedAudit(listing *Listing[T], err error) error {
 	return err
 }
 
-// relistInsteadOfAudit lists without a version, which finds less than an audit, and proves nothing. why is the reason. If
-// it is an error of the server with a Retry-After, the list waits for that.
+// relistInsteadOfAudit lists without a version, which finds less than an audit, and proves nothing. why is the reason.
+// If it is an error of the server with a Retry-After, the list waits for that.
 func (r *Reflector[T]) relistInsteadOfAudit(ctx context.Context, why error) error {
 	r.log.Info("cannot audit: listing without a version", "kind", r.kind.Name, "rv", r.resumeVersion, "why", why)
 	r.countAudit("skipped")
@@ -579,8 +579,8 @@ func (r *Reflector[T]) relistInsteadOfAudit(ctx context.Context, why error) erro
 	return r.relist(ctx)
 }
 
-// isHarmless reports whether a difference is no fault, because it shows the same version of a custom resource in another
-// form: after a change of its CRD, the server may leave out fields, or add defaults.
+// isHarmless reports whether a difference is no fault, because it shows the same version of a custom resource in
+// another form: after a change of its CRD, the server may leave out fields, or add defaults.
 func (r *Reflector[T]) isHarmless(difference Delta[T]) bool {
 	var none T
 	if !r.kind.isOptional() || difference.Old == none || difference.New == none {
@@ -812,8 +812,8 @@ func (r *Reflector[T]) newestVersion(ctx context.Context, timeout time.Duration)
 	return page.Metadata.ResourceVersion, err
 }
 
-// untilNextQuestion returns how long newestVersion must not be called yet, because of the last Retry-After. It returns 0
-// or less if newestVersion may be called now.
+// untilNextQuestion returns how long newestVersion must not be called, because of the last Retry-After. It returns 0 or
+// less if newestVersion may be called now.
 func (r *Reflector[T]) untilNextQuestion() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -1135,8 +1135,8 @@ type confirmation struct {
 	reasonToList string
 }
 
-// awaitConfirmation returns when waiting ends, because the store is confirmed or podcount stops. First it lets the watch
-// confirm the store. If that does not happen soon, it demands a list.
+// awaitConfirmation returns when waiting ends, because the store is confirmed or podcount stops. First it lets the
+// watch confirm the store. If that does not happen soon, it demands a list.
 func (r *Reflector[T]) awaitConfirmation(waiting context.Context) {
 	reasonToList := r.giveWatchAChance(waiting)
 	r.demandList(reasonToList)
