@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"podcount/internal/fakekube"
@@ -91,23 +90,25 @@ func (s *sim) setOverwriting(isOverwriting bool) {
 
 // water is calm water, from its beginning to its end.
 type water struct {
-	view    view
-	began   time.Time
-	entries map[string]*entry // by the name of the label or status, in words
+	view   view
+	began  time.Time
+	values map[string]*valueHistory // by the name of the label or status, in words
 
-	// isOverwriting is whether a step of life is being taken. If a process writes at that very moment, its write is
-	// taken for life's.
+	// isOverwriting is whether a step of life is being taken, which is another writer. If a process writes at that very
+	// moment, its write is taken for life's.
 	isOverwriting bool
 
-	// delays are how long labels and statuses were not right, until a process corrected them.
+	// How long labels and statuses were not right, until a process corrected them.
 	labelDelays  delays
 	statusDelays delays
 }
 
-func newWater(v view) *water { return &water{view: v, began: time.Now(), entries: map[string]*entry{}} }
+func newWater(v view) *water {
+	return &water{view: v, began: time.Now(), values: map[string]*valueHistory{}}
+}
 
-// entry is a label or status in calm water. An absent label shows "".
-type entry struct {
+// valueHistory is what a label or status shows in calm water, and what it should show. An absent label shows "".
+type valueHistory struct {
 	shown string
 	right string
 
@@ -132,83 +133,82 @@ func (s *sim) noteLifeLocked(c fakekube.Change) {
 // checkFreshnessLocked checks that all labels and statuses have been fresh up to now. Then it notes what they show from
 // now on, and what they should show.
 func (s *sim) checkFreshnessLocked() {
-	for _, name := range slices.Sorted(maps.Keys(s.water.entries)) {
-		s.checkEntryLocked(name, s.water.entries[name])
+	for _, name := range slices.Sorted(maps.Keys(s.water.values)) {
+		s.checkValueLocked(name, s.water.values[name])
 	}
 	expected, actual := s.labelsAndStatuses(s.water.view)
 	s.water.update(expected, actual)
 }
 
-func (s *sim) checkEntryLocked(name string, e *entry) {
-	if e.staleSince.IsZero() {
+// checkValueLocked checks that a label or status has not been wrong for longer than its delay.
+func (s *sim) checkValueLocked(name string, h *valueHistory) {
+	if h.staleSince.IsZero() {
 		return
 	}
 	delay := s.labelDelay()
 	if isStatus(name) {
-		delay = s.statusDelay(e.cause)
+		delay = s.statusDelay(h.cause)
 	}
-	lasted := time.Since(e.staleSince)
+	lasted := time.Since(h.staleSince)
 	if lasted > delay {
 		s.recordLocked("%s: not fresh: %s", brokenRule, name)
 		s.failLocked("not fresh: in calm water, %s is %q and should be %q, for %v, though %v are the most",
-			name, e.shown, e.right, lasted, delay)
+			name, h.shown, h.right, lasted, delay)
 	}
 }
 
-// isStatus reports whether the name of a label or status, in words, is that of a status. Only those have a namespace.
-func isStatus(name string) bool { return strings.Contains(name, "/") }
-
 // update notes what the labels and statuses should be, and what they are.
 func (w *water) update(expected, actual map[string]string) {
-	names := slices.Collect(maps.Keys(w.entries))
+	names := slices.Collect(maps.Keys(w.values))
 	names = slices.AppendSeq(names, maps.Keys(expected))
 	names = slices.AppendSeq(names, maps.Keys(actual))
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		w.updateEntry(name, actual[name], expected[name])
+		w.updateValue(name, actual[name], expected[name])
 		_, isExpected := expected[name]
 		_, isShown := actual[name]
 		if !isExpected && !isShown { // It is absent and should be, perhaps because its object is gone.
-			delete(w.entries, name)
+			delete(w.values, name)
 		}
 	}
 }
 
-// updateEntry notes what a label or status shows, and what it should show.
-func (w *water) updateEntry(name, shown, right string) {
+// updateValue notes what a label or status shows, and what it should show.
+func (w *water) updateValue(name, shown, right string) {
 	now := time.Now()
-	e := w.entries[name]
-	if e == nil {
-		e = &entry{shown: shown, right: right, rightUntil: map[string]time.Time{}}
-		w.entries[name] = e
+	h := w.values[name]
+	if h == nil {
+		h = &valueHistory{shown: shown, right: right, rightUntil: map[string]time.Time{}}
+		w.values[name] = h
 	}
-	if e.right != right {
-		e.rightUntil[e.right] = now
-		e.right = right
+	if h.right != right {
+		h.rightUntil[h.right] = now
+		h.right = right
 	}
-	hasChanged := e.shown != shown
-	e.shown = shown
-	wasRight := e.staleSince.IsZero()
+	hasChanged := h.shown != shown
+	h.shown = shown
+	wasRight := h.staleSince.IsZero()
 	switch {
 	case shown == right:
-		w.noteDelay(name, e)
-		e.staleSince = time.Time{}
+		w.noteDelay(name, h)
+		h.staleSince = time.Time{}
 	case hasChanged && !w.isOverwriting: // A process has written what is no longer right.
-		e.staleSince = e.whenRight(w.began)
-		e.cause = outdated
+		h.staleSince = h.whenRight(w.began)
+		h.cause = outdated
 	case hasChanged && wasRight:
-		e.staleSince = now
-		e.cause = overwritten
+		h.staleSince = now
+		h.cause = overwritten
 	case wasRight:
-		e.staleSince = now
-		e.cause = outdated
+		h.staleSince = now
+		h.cause = outdated
+	default: // It was wrong before. Another writer's value excuses no earlier delay.
 	}
 }
 
 // whenRight returns when the shown value ceased to be right. If it has not been right since the beginning of the calm
 // water, whenRight returns that beginning.
-func (e *entry) whenRight(began time.Time) time.Time {
-	until, isKnown := e.rightUntil[e.shown]
+func (h *valueHistory) whenRight(began time.Time) time.Time {
+	until, isKnown := h.rightUntil[h.shown]
 	if !isKnown {
 		return began
 	}
@@ -217,11 +217,11 @@ func (e *entry) whenRight(began time.Time) time.Time {
 
 // noteDelay notes how long a label or status was not right that is right now. It ignores those that life itself has
 // made right.
-func (w *water) noteDelay(name string, e *entry) {
-	if e.staleSince.IsZero() || w.isOverwriting {
+func (w *water) noteDelay(name string, h *valueHistory) {
+	if h.staleSince.IsZero() || w.isOverwriting {
 		return
 	}
-	delay := time.Since(e.staleSince)
+	delay := time.Since(h.staleSince)
 	if isStatus(name) {
 		w.statusDelays.add(delay)
 	} else {

@@ -13,74 +13,74 @@ func TestStaleValuesAreFound(t *testing.T) {
 	const never = ""
 	for _, row := range []struct {
 		name string
-		do   func(*seenEntry)
+		do   func(*testedValue)
 		want string // part of the broken rule
 	}{
-		{"a label follows within an interval and a second", func(e *seenEntry) {
-			e.now("5", "6")
-			e.after(11*time.Second, "6", "6")
+		{"a label follows within an interval and a second", func(v *testedValue) {
+			v.now("5", "6")
+			v.after(11*time.Second, "6", "6")
 		}, never},
-		{"a label does not follow", func(e *seenEntry) {
-			e.now("5", "6")
-			e.after(12*time.Second, "6", "6")
+		{"a label does not follow", func(v *testedValue) {
+			v.now("5", "6")
+			v.after(12*time.Second, "6", "6")
 		}, `is "5" and should be "6", for 12s`},
-		{"what a label shows was right a moment ago, again and again", func(e *seenEntry) {
+		{"what a label shows was right a moment ago, again and again", func(v *testedValue) {
 			for range 20 {
-				e.after(4*time.Second, "5", "6")
-				e.after(4*time.Second, "5", "5")
+				v.after(4*time.Second, "5", "6")
+				v.after(4*time.Second, "5", "5")
 			}
 		}, never},
-		{"a label changes without ever being right", func(e *seenEntry) {
-			e.now("5", "6")
-			e.after(8*time.Second, "5", "7")
-			e.after(8*time.Second, "5", "8")
+		{"a label changes without ever being right", func(v *testedValue) {
+			v.now("5", "6")
+			v.after(8*time.Second, "5", "7")
+			v.after(8*time.Second, "5", "8")
 		}, `is "5" and should be "7", for 16s`},
-		{"a process writes what was right until a moment ago", func(e *seenEntry) {
-			e.now("5", "6")
-			e.after(time.Second, "5", "7")
-			e.after(10*time.Second, "6", "7")
-			e.after(time.Second, "7", "7")
+		{"a process writes what was right until a moment ago", func(v *testedValue) {
+			v.now("5", "6")
+			v.after(time.Second, "5", "7")
+			v.after(10*time.Second, "6", "7")
+			v.after(time.Second, "7", "7")
 		}, never},
-		{"a process writes what was right long ago", func(e *seenEntry) {
-			e.now("5", "6")
-			e.after(time.Second, "6", "6")
-			e.after(20*time.Second, "5", "6")
-			e.after(time.Second, "6", "6")
+		{"a process writes what was right long ago", func(v *testedValue) {
+			v.now("5", "6")
+			v.after(time.Second, "6", "6")
+			v.after(20*time.Second, "5", "6")
+			v.after(time.Second, "6", "6")
 		}, `is "5" and should be "6", for 22s`},
-		{"another writer's value is corrected in time", func(e *seenEntry) {
-			e.after(time.Hour, "5", "5")
-			e.overwrite("9", "5")
-			e.after(11*time.Second, "5", "5")
+		{"another writer's value is corrected in time", func(v *testedValue) {
+			v.after(time.Hour, "5", "5")
+			v.overwrite("9", "5")
+			v.after(11*time.Second, "5", "5")
 		}, never},
-		{"another writer's value is not corrected in time", func(e *seenEntry) {
-			e.overwrite("9", "5")
-			e.after(12*time.Second, "5", "5")
+		{"another writer's value is not corrected in time", func(v *testedValue) {
+			v.overwrite("9", "5")
+			v.after(12*time.Second, "5", "5")
 		}, `is "9" and should be "5", for 12s`},
-		{"another writer's value excuses no earlier delay", func(e *seenEntry) {
-			e.now("5", "6")
-			e.after(10*time.Second, "5", "6")
-			e.overwrite("9", "6")
-			e.after(2*time.Second, "6", "6")
+		{"another writer's value excuses no earlier delay", func(v *testedValue) {
+			v.now("5", "6")
+			v.after(10*time.Second, "5", "6")
+			v.overwrite("9", "6")
+			v.after(2*time.Second, "6", "6")
 		}, `is "9" and should be "6", for 12s`},
-		{"a status follows within two seconds", func(e *seenEntry) {
-			e.name = "default/c0"
-			e.now("5", "6")
-			e.after(3*time.Second, "6", "6")
+		{"a status follows within two seconds", func(v *testedValue) {
+			v.name = "default/c0"
+			v.now("5", "6")
+			v.after(3*time.Second, "6", "6")
 		}, `is "5" and should be "6", for 3s, though 2s`},
-		{"another writer's status is corrected in time", func(e *seenEntry) {
-			e.name = "default/c0"
-			e.now("5", "5")
-			e.overwrite("9", "5")
-			e.after(11*time.Second, "5", "5")
+		{"another writer's status is corrected in time", func(v *testedValue) {
+			v.name = "default/c0"
+			v.now("5", "5")
+			v.overwrite("9", "5")
+			v.after(11*time.Second, "5", "5")
 		}, never},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &sim{Options: Options{MinStatusInterval: time.Second}, water: newWater(view{})}
 				s.interval = 10 * time.Second
-				e := &seenEntry{sim: s, name: "n0 total"}
-				e.now("5", "5")
-				row.do(e)
+				v := &testedValue{sim: s, name: "n0 total"}
+				v.now("5", "5")
+				row.do(v)
 				broken := strings.Join(s.broken, "\n")
 				testkit.WantText(t, broken, row.want)
 				if row.want == never && broken != "" {
@@ -91,32 +91,32 @@ func TestStaleValuesAreFound(t *testing.T) {
 	}
 }
 
-// seenEntry is a label or status whose values the test sets.
-type seenEntry struct {
+// testedValue is a label or status that the test sets.
+type testedValue struct {
 	*sim
 	name string
 }
 
-// now makes the entry show a value while another one is right.
-func (e *seenEntry) now(shown, right string) {
-	known := e.water.entries[e.name]
+// now makes the label or status show a value while another one is right.
+func (v *testedValue) now(shown, right string) {
+	known := v.water.values[v.name]
 	if known != nil {
-		e.checkEntryLocked(e.name, known)
+		v.checkValueLocked(v.name, known)
 	}
-	e.water.update(map[string]string{e.name: right}, map[string]string{e.name: shown})
+	v.water.update(map[string]string{v.name: right}, map[string]string{v.name: shown})
 }
 
 // after is now after a while.
-func (e *seenEntry) after(d time.Duration, shown, right string) {
+func (v *testedValue) after(d time.Duration, shown, right string) {
 	<-time.After(d)
-	e.now(shown, right)
+	v.now(shown, right)
 }
 
 // overwrite is now for another writer's value.
-func (e *seenEntry) overwrite(shown, right string) {
-	e.water.isOverwriting = true
-	e.now(shown, right)
-	e.water.isOverwriting = false
+func (v *testedValue) overwrite(shown, right string) {
+	v.water.isOverwriting = true
+	v.now(shown, right)
+	v.water.isOverwriting = false
 }
 
 func TestDelaysAreSummedUp(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"testing/synctest"
 	"time"
 
@@ -165,8 +166,18 @@ func (v view) apply(c fakekube.Change) {
 	}
 }
 
-// labelsAndStatuses returns what the labels and statuses should be, and what they are. The keys are names of labels and
-// statuses, in words.
+// These functions return the names of labels and statuses in words, as broken rules show them.
+
+func nameOfTotal(node string) string { return node + " total" }
+
+func nameOfOwnPods(node string) string { return node + " own" }
+
+func nameOfStatus(count key) string { return count.String() }
+
+// isStatus reports whether a name is that of a status. Only those have a namespace.
+func isStatus(name string) bool { return strings.Contains(name, "/") }
+
+// labelsAndStatuses returns what the labels and statuses should be, and what they are, by their names in words.
 func (s *sim) labelsAndStatuses(v view) (expected, actual map[string]string) {
 	expected = map[string]string{}
 	actual = map[string]string{}
@@ -189,19 +200,19 @@ func (s *sim) addLabels(v view, pods []fakekube.Object, expected, actual map[str
 		labels, _ := fakekube.MetaOf(node)["labels"].(fakekube.Object)
 		_, showsTotal := labels[s.ControlPlaneLabel]
 		if showsTotal {
-			expected[key.Name+" total"] = strconv.Itoa(len(pods))
+			expected[nameOfTotal(key.Name)] = strconv.Itoa(len(pods))
 		}
 		total, hasTotal := labels[s.TotalLabel]
 		if hasTotal {
-			actual[key.Name+" total"] = fmt.Sprint(total)
+			actual[nameOfTotal(key.Name)] = fmt.Sprint(total)
 		}
 		if !s.labelsEachNode {
 			continue
 		}
-		expected[key.Name+" own"] = strconv.Itoa(perNode[key.Name])
+		expected[nameOfOwnPods(key.Name)] = strconv.Itoa(perNode[key.Name])
 		own, hasOwn := labels[s.OwnPodsLabel]
 		if hasOwn {
-			actual[key.Name+" own"] = fmt.Sprint(own)
+			actual[nameOfOwnPods(key.Name)] = fmt.Sprint(own)
 		}
 	}
 }
@@ -217,17 +228,18 @@ func (s *sim) addStatuses(v view, pods []fakekube.Object, expected, actual map[s
 		spec := count["spec"].(fakekube.Object)
 		status, _ := count["status"].(fakekube.Object)
 		want, isValid := spec["count"].(float64)
+		name := nameOfStatus(key)
 		if !isValid { // The status of an invalid Count may be anything but healthy.
-			expected[key.String()] = "false"
-			actual[key.String()] = fmt.Sprint(status["healthy"] == true)
+			expected[name] = "false"
+			actual[name] = fmt.Sprint(status["healthy"] == true)
 			continue
 		}
 		number := perName[key.Namespace+"/"+fakekube.TextIn(spec, "name")]
-		expected[key.String()] = fmt.Sprint(number == int(want), " ", number)
-		actual[key.String()] = fmt.Sprint(status["healthy"], " ", status["count"])
+		expected[name] = fmt.Sprint(number == int(want), " ", number)
+		actual[name] = fmt.Sprint(status["healthy"], " ", status["count"])
 		if v.hasStatusResource {
-			expected[key.String()] += fmt.Sprint(" ", fakekube.MetaOf(count)["generation"])
-			actual[key.String()] += fmt.Sprint(" ", status["observedGeneration"])
+			expected[name] += fmt.Sprint(" ", fakekube.MetaOf(count)["generation"])
+			actual[name] += fmt.Sprint(" ", status["observedGeneration"])
 		}
 	}
 }

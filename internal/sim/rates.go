@@ -222,9 +222,10 @@ func (s *sim) newTruth() *truth {
 func (tr *truth) addPods(node string, n int) {
 	tr.pods += n
 	tr.perNode[node] += n
-	tr.set("n0 total", strconv.Itoa(tr.pods))
-	tr.set("default/web", fmt.Sprint(tr.pods == ratePods, " ", tr.pods, " 1"))
-	tr.set(node+" own", strconv.Itoa(tr.perNode[node]))
+	tr.set(nameOfTotal("n0"), strconv.Itoa(tr.pods))
+	tr.set(nameOfOwnPods(node), strconv.Itoa(tr.perNode[node]))
+	web := nameOfStatus(key{Namespace: "default", Name: "web"})
+	tr.set(web, fmt.Sprint(tr.pods == ratePods, " ", tr.pods, " 1")) // in the form of addStatuses
 }
 
 func (tr *truth) set(name, value string) {
