@@ -37,18 +37,15 @@ func (s *sim) currentHolding() holding {
 // checkLeaks checks, at a calm, that the processes hold as much as at the first calm, and that nothing is left of those
 // that have ended.
 func (s *sim) checkLeaks() {
-	if s.atCalm != nil {
-		synctest.Wait()
-		s.atCalm(len(s.slots))
-	}
+	s.callAtCalm()
 	held := s.currentHolding()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.heldAtFirstCalm == nil {
 		s.heldAtFirstCalm = held
 	}
-	mayDiffer := len(s.slots) * (maxIdleConnections + len(s.resources()))
-	s.compareHoldingsLocked("at the first calm", s.heldAtFirstCalm, held, mayDiffer)
+	connectionSlack := len(s.slots) * (maxIdleConnections + len(s.resources()))
+	s.compareHoldingsLocked("at the first calm", s.heldAtFirstCalm, held, connectionSlack)
 	for _, host := range slices.Sorted(maps.Keys(s.byHost)) {
 		p := s.byHost[host]
 		isPresent := s.slots[p.slot] == p
@@ -65,19 +62,19 @@ func (s *sim) checkLeaks() {
 // watch.
 const maxIdleConnections = http.DefaultMaxIdleConnsPerHost
 
-// noIdleConnections is for when no process is left.
-const noIdleConnections = 0
+// noConnectionSlack is for a comparison of two times without a process.
+const noConnectionSlack = 0
 
-// compareHoldingsLocked checks that as much is held now as at an earlier time. idle is by how much the number of
-// connections may differ.
-func (s *sim) compareHoldingsLocked(when string, then, now holding, idle int) {
+// compareHoldingsLocked checks that as much is held now as at an earlier time. The number of connections may differ by
+// connectionSlack.
+func (s *sim) compareHoldingsLocked(when string, then, now holding, connectionSlack int) {
 	all := maps.Clone(then)
 	maps.Copy(all, now)
 	var differences []string
 	for _, what := range slices.Sorted(maps.Keys(all)) {
 		allowed := 0
-		if isOfConnection(what) {
-			allowed = idle
+		if isPerConnection(what) {
+			allowed = connectionSlack
 		}
 		difference := max(now[what]-then[what], then[what]-now[what])
 		if difference > allowed {
@@ -89,8 +86,9 @@ func (s *sim) compareHoldingsLocked(when string, then, now holding, idle int) {
 	}
 }
 
-// isOfConnection reports whether there is one of what is held for each connection.
-func isOfConnection(what string) bool {
+// isPerConnection reports whether something that is held belongs to a connection, so that its number differs with the
+// number of connections.
+func isPerConnection(what string) bool {
 	return what == "connections" || strings.HasPrefix(what, "goroutines in net/http.")
 }
 

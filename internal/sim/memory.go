@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -40,6 +41,14 @@ func CheckMemory(t *testing.T, o Options, allowance int) {
 	}
 }
 
+// callAtCalm calls Options.atCalm when all goroutines are blocked.
+func (s *sim) callAtCalm() {
+	if s.atCalm != nil {
+		synctest.Wait()
+		s.atCalm(len(s.slots))
+	}
+}
+
 // profileRate is how many bytes are allocated for each allocation that the profile notes, on average.
 const profileRate = 1024
 
@@ -51,7 +60,7 @@ type memory map[string]int
 
 // memoryOfProcesses returns the memory of all processes, without that of the simulation and the fake.
 func memoryOfProcesses() memory {
-	for range 2 { // A profile is that of the last collection but one.
+	for range 2 { // A profile shows the state of up to two garbage collections ago.
 		runtime.GC()
 	}
 	held := memory{}
@@ -65,7 +74,8 @@ func memoryOfProcesses() memory {
 }
 
 // inUse estimates the bytes of a record that are in use, from those that the profile has noted. It ignores objects of
-// up to 16 bytes: Go puts several of them into one block, so one of the simulation's keeps those beside it.
+// up to 16 bytes. Go puts several of them into one block, which is in use as long as one of them is, perhaps one of the
+// simulation's.
 func inUse(record runtime.MemProfileRecord) int {
 	objects := record.InUseObjects()
 	if objects == 0 {
@@ -75,8 +85,8 @@ func inUse(record runtime.MemProfileRecord) int {
 	if size <= 16 {
 		return 0
 	}
-	isNoted := 1 - math.Exp(-size/profileRate) // the probability for each object
-	return int(float64(record.InUseBytes()) / isNoted)
+	probability := 1 - math.Exp(-size/profileRate) // that the profile notes an object of this size
+	return int(float64(record.InUseBytes()) / probability)
 }
 
 // memoryProfile returns what is in use, by the stack that has allocated it.
@@ -99,17 +109,16 @@ var boundedOwners = []string{"podcount/internal/events.", "podcount/internal/wir
 // client. It returns "" if there is none, if a function of the simulation or the fake is further inside, or if it is
 // one of boundedOwners.
 func ownerOf(stack []uintptr) string {
-	others := append([]string{"podcount/internal/sim.", "podcount/internal/fakekube."}, boundedOwners...)
+	excluded := append([]string{"podcount/internal/sim.", "podcount/internal/fakekube."}, boundedOwners...)
 	frames := runtime.CallersFrames(stack)
 	for {
 		frame, hasMore := frames.Next()
-		name := frame.Function
-		isName := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+		hasPrefix := func(prefix string) bool { return strings.HasPrefix(frame.Function, prefix) }
 		switch {
-		case slices.ContainsFunc(others, isName):
+		case slices.ContainsFunc(excluded, hasPrefix):
 			return ""
-		case isName("podcount"), isName("net/http.(*persistConn)"):
-			return name
+		case hasPrefix("podcount"), hasPrefix("net/http.(*persistConn)"):
+			return frame.Function
 		}
 		if !hasMore {
 			return ""

@@ -281,7 +281,7 @@ func (s *sim) end() Result {
 		s.checkTotalsLocked()
 	}
 	if len(s.broken) == 0 && s.heldAtStart != nil {
-		s.compareHoldingsLocked("before the first process started", s.heldAtStart, held, noIdleConnections)
+		s.compareHoldingsLocked("before the first process started", s.heldAtStart, held, noConnectionSlack)
 	}
 	return Result{
 		Stats:  s.stats,
