@@ -657,7 +657,7 @@ func TestCrowdRecovers(t *testing.T) {
 			PerRequest: 2 * time.Millisecond,
 			PerObject:  1700 * time.Millisecond / sim.CrowdPods,
 		},
-		MostLists: 20,
+		MaxMeanLists: 20,
 	})
 }
 

@@ -22,16 +22,16 @@ type rate struct {
 
 	// What must hold while it lasts.
 
-	maxAge    time.Duration // each label and status shows a number that was right at most this long ago
-	perSecond int           // the highest number of requests in a second
-	reads     float64       // the highest number of lists, watches and discoveries in a minute, on average
-	lists     int           // the highest number of lists of one resource, tries that fail included
+	maxAge            time.Duration // each label and status shows a number that was right at most this long ago
+	maxPerSecond      int           // the highest number of requests in a second
+	maxReadsPerMinute float64       // the highest number of lists, watches and discoveries in a minute, on average
+	maxLists          int           // the highest number of lists of one resource, tries that fail included
 }
 
 const (
-	// rateLasts is how long each rate lasts. After half of it, the watches end, and the process must list under the
+	// rateDuration is how long each rate lasts. After half of it, the watches end, and the process must list under the
 	// rate.
-	rateLasts = 3 * time.Minute
+	rateDuration = 3 * time.Minute
 
 	// The cluster of the rates.
 	rateNodes = 50
@@ -48,40 +48,40 @@ func rates() []rate {
 		{
 			// The list, and the watch after it, are refused at most 3 times each. The six backoffs take at most 101 s.
 			// A write is refused at most 3 times, too, and waits for up to 2 s each time.
-			name:      "half of all answers are 429",
-			begin:     (*sim).refuseHalf,
-			maxAge:    125 * time.Second,
-			perSecond: 100,
-			reads:     16,
-			lists:     4,
+			name:              "half of all answers are 429",
+			begin:             (*sim).refuseHalf,
+			maxAge:            125 * time.Second,
+			maxPerSecond:      100,
+			maxReadsPerMinute: 16,
+			maxLists:          4,
 		},
 		{
 			// Four workers need 65 s to write to all 51 nodes. The list and the watch take 5 s each.
-			name:      "every answer is 5 s late",
-			begin:     (*sim).delayAll,
-			maxAge:    90 * time.Second,
-			perSecond: 100,
-			reads:     10,
-			lists:     1,
+			name:              "every answer is 5 s late",
+			begin:             (*sim).delayAll,
+			maxAge:            90 * time.Second,
+			maxPerSecond:      100,
+			maxReadsPerMinute: 10,
+			maxLists:          1,
 		},
 		{
 			// The compressed list of pods has 273 kB, and takes 14 s. Events of watches, writes and their answers share
 			// the network with it.
-			name:      "the network carries 20 kB/s",
-			begin:     func(s *sim) { s.slots[0].link.setSpeed(20_000) },
-			maxAge:    35 * time.Second,
-			perSecond: 100,
-			reads:     10,
-			lists:     1,
+			name:              "the network carries 20 kB/s",
+			begin:             func(s *sim) { s.slots[0].link.setSpeed(20_000) },
+			maxAge:            35 * time.Second,
+			maxPerSecond:      100,
+			maxReadsPerMinute: 10,
+			maxLists:          1,
 		},
 		{
 			// Each of the three watches ends twice a minute, and goes on at once.
-			name:      "each connection is cut after 30 s",
-			begin:     func(s *sim) { s.cutOldConnections(s.slots[0], 30*time.Second) },
-			maxAge:    15 * time.Second,
-			perSecond: 100,
-			reads:     18,
-			lists:     1,
+			name:              "each connection is cut after 30 s",
+			begin:             func(s *sim) { s.cutOldConnections(s.slots[0], 30*time.Second) },
+			maxAge:            15 * time.Second,
+			maxPerSecond:      100,
+			maxReadsPerMinute: 18,
+			maxLists:          1,
 		},
 	}
 }
@@ -123,14 +123,14 @@ func (r rate) check(t *testing.T, o Options) {
 // liveUnder lets pods come and go for half of the time of a rate. Every 5 s, it checks the age of each label and
 // status. It returns the highest age.
 func (s *sim) liveUnder(r rate, tr *truth) (oldest time.Duration) {
-	end := time.Now().Add(rateLasts / 2)
+	end := time.Now().Add(rateDuration / 2)
 	for time.Now().Before(end) && !s.hasBroken() {
 		s.churn(tr)
 		settle(5 * time.Second)
-		name, age := s.oldest(tr)
+		description, age := s.oldest(tr)
 		oldest = max(oldest, age)
 		if age > r.maxAge {
-			s.fail("%s, which was right %v ago, and so is older than %v", name, age, r.maxAge)
+			s.fail("%s, which was right %v ago, and so is older than %v", description, age, r.maxAge)
 		}
 	}
 	return oldest
@@ -153,18 +153,9 @@ func (s *sim) fail(format string, args ...any) {
 
 // newRateSim returns a simulation of one process, with the flags and the cluster of the rates.
 func newRateSim(t *testing.T, o Options) *sim {
-	s := emptySim(t, o)
-	s.access = plainAccess(t)
-	s.serve()
-	s.flags = flags{
-		args:           []string{"-interval", "10s", "-pod-events", "off", "-node-label", o.OwnPodsLabel},
-		interval:       10 * time.Second,
-		selects:        func(fakekube.Object) bool { return true },
-		labelsEachNode: true,
-		runsCounts:     true,
-	}
-	s.slots = make([]*proc, 1)
-	s.fake.InstallCRD(&fakekube.CRD{HasStatus: true})
+	s := newPlainSim(t, o, 1)
+	s.args = append(s.args, "-node-label", o.OwnPodsLabel)
+	s.labelsEachNode = true
 	s.fake.AddNode("n0", s.ControlPlaneLabel)
 	for i := 1; i <= rateNodes; i++ {
 		s.fake.AddNode(fmt.Sprint("n", i))
@@ -173,6 +164,23 @@ func newRateSim(t *testing.T, o Options) *sim {
 	for i := range ratePods {
 		s.addRatePod(fmt.Sprint("pod-", i))
 	}
+	return s
+}
+
+// newPlainSim returns a simulation of some processes that have the same few flags, and use plain HTTP. It has no faults,
+// and nothing is drawn for it.
+func newPlainSim(t *testing.T, o Options, processes int) *sim {
+	s := emptySim(t, o)
+	s.access = plainAccess(t)
+	s.serve()
+	s.flags = flags{
+		args:       []string{"-interval", "10s", "-pod-events", "off"},
+		interval:   10 * time.Second,
+		selects:    func(fakekube.Object) bool { return true },
+		runsCounts: true,
+	}
+	s.slots = make([]*proc, processes)
+	s.fake.InstallCRD(&fakekube.CRD{HasStatus: true})
 	return s
 }
 
@@ -249,10 +257,11 @@ func (tr *truth) age(name, value string) time.Duration {
 	return neverRight
 }
 
-// churn changes ten pods at once.
+// churn removes or adds ten pods at once. There are a tenth more names than pods at the start, so both happen.
 func (s *sim) churn(tr *truth) {
+	const names = ratePods * 11 / 10
 	for range 10 {
-		k := key{Namespace: "default", Name: fmt.Sprint("pod-", s.dice.IntN(ratePods*11/10))}
+		k := key{Namespace: "default", Name: fmt.Sprint("pod-", s.dice.IntN(names))}
 		pod := s.fake.Get("pods", k)
 		if pod != nil {
 			s.fake.Remove("pods", k)
@@ -265,33 +274,25 @@ func (s *sim) churn(tr *truth) {
 }
 
 // oldest returns the label or status that is outdated for the longest time, in words, and its age.
-func (s *sim) oldest(tr *truth) (name string, age time.Duration) {
-	actual := map[string]string{}
-	ignored := map[string]string{}
-	now := s.look()
-	s.addLabels(now, nil, ignored, actual)
-	s.addStatuses(now, nil, ignored, actual)
-	for each, value := range actual {
-		ageOfThis := tr.age(each, value)
+func (s *sim) oldest(tr *truth) (description string, age time.Duration) {
+	_, actual := s.labelsAndStatuses(s.look())
+	for name, value := range actual {
+		ageOfThis := tr.age(name, value)
 		if ageOfThis > age {
 			age = ageOfThis
-			name = fmt.Sprintf("%s is %q instead of %q", each, value, tr.right[each])
+			description = fmt.Sprintf("%s is %q instead of %q", name, value, tr.right[name])
 		}
 	}
-	return name, age
+	return description, age
 }
 
 // checkRequests checks how many requests there were since the rate began.
 func (s *sim) checkRequests(r rate, began time.Time) {
-	all := s.fake.Requests(func(q fakekube.Request) bool { return !q.At.Before(began) })
-	perSecond := map[int64]int{}
+	all := s.requestsSince(began)
+	peak := peakPerSecond(all)
 	lists := map[string]int{} // by resource
-	peak := 0
 	reads := 0
 	for _, q := range all {
-		second := q.At.Unix()
-		perSecond[second]++
-		peak = max(peak, perSecond[second])
 		if q.Method == http.MethodGet {
 			reads++
 		}
@@ -299,19 +300,36 @@ func (s *sim) checkRequests(r rate, began time.Time) {
 			lists[q.Resource]++
 		}
 	}
-	readsAMinute := float64(reads) / rateLasts.Minutes()
-	s.t.Logf("%d requests, at most %d in a second; %.1f reads a minute; lists: %v", len(all), peak, readsAMinute, lists)
-	if peak > r.perSecond {
-		s.fail("sends %d requests in a second, more than %d", peak, r.perSecond)
+	readsPerMinute := float64(reads) / rateDuration.Minutes()
+	s.t.Logf("%d requests, at most %d in a second; %.1f reads a minute; lists: %v",
+		len(all), peak, readsPerMinute, lists)
+	if peak > r.maxPerSecond {
+		s.fail("sends %d requests in a second, more than %d", peak, r.maxPerSecond)
 	}
-	if readsAMinute > r.reads {
-		s.fail("sends %.1f reads a minute, more than %.1f", readsAMinute, r.reads)
+	if readsPerMinute > r.maxReadsPerMinute {
+		s.fail("sends %.1f reads a minute, more than %.1f", readsPerMinute, r.maxReadsPerMinute)
 	}
 	for _, resource := range s.resources() {
-		if lists[resource] < 1 || lists[resource] > r.lists {
-			s.fail("lists %s %d times, neither once nor at most %d times", resource, lists[resource], r.lists)
+		if lists[resource] < 1 || lists[resource] > r.maxLists {
+			s.fail("lists %s %d times, neither once nor at most %d times", resource, lists[resource], r.maxLists)
 		}
 	}
+}
+
+// requestsSince returns the requests of all processes since a time.
+func (s *sim) requestsSince(start time.Time) []fakekube.Request {
+	return s.fake.Requests(func(q fakekube.Request) bool { return !q.At.Before(start) })
+}
+
+// peakPerSecond returns the highest number of requests in a second.
+func peakPerSecond(requests []fakekube.Request) (peak int) {
+	perSecond := map[int64]int{} // by Unix time
+	for _, q := range requests {
+		second := q.At.Unix()
+		perSecond[second]++
+		peak = max(peak, perSecond[second])
+	}
+	return peak
 }
 
 // delayAll makes every answer 5 s late.
@@ -328,7 +346,7 @@ func (s *sim) refuseHalf() {
 	fault := refusal.outcome.fault
 	fault.Times = fakekube.Always
 	fault.Met = func(q fakekube.Request) { s.noteOutcome(q, refusal) }
-	fault.On.If = func(q fakekube.Request) bool { // The fake is locked, so only one call runs at a time.
+	fault.On.If = func(q fakekube.Request) bool { // The fake is locked, so coins needs no lock of its own.
 		call := q.Verb + " " + q.Path
 		if coins[call] == nil {
 			coins[call] = newCoin(call)
@@ -338,7 +356,7 @@ func (s *sim) refuseHalf() {
 	s.fake.InjectUnchecked(fault)
 }
 
-// coin falls on its head half of the time, but never more than three times in a row.
+// coin shows heads half of the time, but never more than three times in a row.
 type coin struct {
 	dice  *rand.Rand
 	heads int // in a row
@@ -351,12 +369,12 @@ func newCoin(name string) *coin {
 	return &coin{dice: rand.New(rand.NewPCG(hash.Sum64(), 0))}
 }
 
-func (c *coin) flip() (isHead bool) {
-	isHead = c.dice.IntN(2) == 0 && c.heads < 3
-	if isHead {
+func (c *coin) flip() (isHeads bool) {
+	isHeads = c.dice.IntN(2) == 0 && c.heads < 3
+	if isHeads {
 		c.heads++
 	} else {
 		c.heads = 0
 	}
-	return isHead
+	return isHeads
 }

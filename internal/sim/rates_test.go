@@ -27,7 +27,7 @@ func TestAgeIsThatOfTheLastTimeWhenAValueWasRight(t *testing.T) {
 	})
 }
 
-func TestCoinFallsOnItsHeadHalfOfTheTime(t *testing.T) {
+func TestCoinShowsHeadsHalfOfTheTime(t *testing.T) {
 	c := newCoin("list /api/v1/pods")
 	heads := 0
 	inARow := 0
@@ -39,7 +39,7 @@ func TestCoinFallsOnItsHeadHalfOfTheTime(t *testing.T) {
 		heads++
 		inARow++
 		if inARow > 3 {
-			t.Fatal("four times in a row")
+			t.Fatal("heads four times in a row")
 		}
 	}
 	testkit.WantBetween(t, "heads of 1000", heads, 400, 550)
