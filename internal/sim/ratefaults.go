@@ -11,16 +11,32 @@ import (
 func rateFaults() []step {
 	lasts := span{10 * time.Second, 10 * time.Minute}
 	return []step{
-		{name: "half of all answers are 429", weight: 2, do: answersRefused{lasts: lasts, share: 0.5}.strike, concerns: everything},
-		{name: "all answers are late", weight: 2, do: answersLate{lasts: lasts, by: 5 * time.Second}.strike, concerns: everything},
-		{name: "slow network", weight: 2, do: networkSlow{
-			lasts:          lasts,
-			bytesPerSecond: 20_000,
-		}.strike, concerns: everything, reach: oneProcess},
-		{name: "connections are cut", weight: 2, do: connectionsCut{
-			lasts: lasts,
-			age:   30 * time.Second,
-		}.strike, concerns: everything, reach: oneProcess},
+		{
+			name:     "half of all answers are 429",
+			weight:   2,
+			do:       answersRefused{lasts: lasts, share: 0.5}.strike,
+			concerns: everything,
+		},
+		{
+			name:     "all answers are late",
+			weight:   2,
+			do:       answersLate{lasts: lasts, by: 5 * time.Second}.strike,
+			concerns: everything,
+		},
+		{
+			name:     "slow network",
+			weight:   2,
+			do:       networkSlow{lasts: lasts, bytesPerSecond: 20_000}.strike,
+			concerns: everything,
+			reach:    oneProcess,
+		},
+		{
+			name:     "connections are cut",
+			weight:   2,
+			do:       connectionsCut{lasts: lasts, age: 30 * time.Second}.strike,
+			concerns: everything,
+			reach:    oneProcess,
+		},
 	}
 }
 
@@ -33,21 +49,23 @@ type answersRefused struct {
 
 func (f answersRefused) strike(s *sim) string {
 	d := s.drawDuration(f.lasts)
-	refusal := tooManyRequests()
-	fault := refusal.outcome.fault
+	tooMany := tooManyRequests()
+	fault := tooMany.outcome.fault
 	fault.Rate = f.share
 	fault.Seed = s.dice.Uint64()
 	fault.Times = fakekube.Always
-	fault.Met = func(q fakekube.Request) { s.noteOutcome(q, refusal) }
+	fault.Met = func(q fakekube.Request) { s.noteOutcome(q, tooMany) }
 	s.later(d, s.fake.InjectUnchecked(fault).Lift)
 	return fmt.Sprintf("OF ALL ANSWERS %.0f %% ARE 429 for %v", 100*f.share, d)
 }
 
-// tooManyRequests returns the refusal of any request with a 429 that asks to wait for a second.
+// tooManyRequests returns the refusal of any request with a 429, whose Retry-After asks to wait for a second.
 func tooManyRequests() requestFault {
-	every := requestClass{name: "requests", match: func(fakekube.Request) bool { return true }}
-	refusal := refusal(429, "TooManyRequests", fakekube.Object{"retryAfterSeconds": 1}, "Retry-After", "1")
-	return requestFault{every, outcome{name: "429, with Retry-After: 1", fault: refusal}}
+	fault := refusal(429, "TooManyRequests", fakekube.Object{"retryAfterSeconds": 1}, "Retry-After", "1")
+	return requestFault{
+		class:   requestClass{name: "requests", match: func(fakekube.Request) bool { return true }},
+		outcome: outcome{name: "429, with Retry-After: 1", fault: fault},
+	}
 }
 
 // answersLate delays all answers for a while, as when etcd's disk is slow.

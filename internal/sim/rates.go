@@ -167,8 +167,8 @@ func newRateSim(t *testing.T, o Options) *sim {
 	return s
 }
 
-// newPlainSim returns a simulation of some processes that have the same few flags, and use plain HTTP. It has no faults,
-// and nothing is drawn for it.
+// newPlainSim returns a simulation of some processes that have the same few flags, and use plain HTTP. It has no
+// faults, and nothing is drawn for it.
 func newPlainSim(t *testing.T, o Options, processes int) *sim {
 	s := emptySim(t, o)
 	s.access = plainAccess(t)
@@ -341,11 +341,11 @@ func (s *sim) delayAll() {
 // refuseHalf refuses half of all requests with a 429, but none more than three times in a row. The same coin as in each
 // other run decides: it depends only on the verb, on the path, and on how often both were requested before.
 func (s *sim) refuseHalf() {
-	refusal := tooManyRequests()
-	coins := map[string]*coin{}
-	fault := refusal.outcome.fault
+	tooMany := tooManyRequests()
+	coins := map[string]*coin{} // by verb and path
+	fault := tooMany.outcome.fault
 	fault.Times = fakekube.Always
-	fault.Met = func(q fakekube.Request) { s.noteOutcome(q, refusal) }
+	fault.Met = func(q fakekube.Request) { s.noteOutcome(q, tooMany) }
 	fault.On.If = func(q fakekube.Request) bool { // The fake is locked, so coins needs no lock of its own.
 		call := q.Verb + " " + q.Path
 		if coins[call] == nil {
