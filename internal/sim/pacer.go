@@ -7,10 +7,10 @@ import (
 
 // pacer lets bytes pass at a limited speed, one after the other, as a network does. The zero value has no limit.
 type pacer struct {
-	mu             sync.Mutex // guards all below
-	bytesPerSecond int        // 0 means no limit
-	freeAt         time.Time  // when all bytes so far will have passed
-	changed        chan struct{}
+	mu             sync.Mutex    // guards all below
+	bytesPerSecond int           // 0 means no limit
+	freeAt         time.Time     // when all bytes so far will have passed
+	changed        chan struct{} // closed by the next setSpeed; nil before the first one
 }
 
 // setSpeed changes the speed, in bytes a second. 0 removes the limit: all bytes that are on their way pass at once.
@@ -45,7 +45,8 @@ func (p *pacer) pass(n int, gone <-chan struct{}) {
 	}
 }
 
-// enqueue returns how long n more bytes take, and a channel that is closed when the speed changes.
+// enqueue lets n more bytes follow those that are on their way. It returns how long it takes until they have passed,
+// and a channel that is closed when the speed changes.
 func (p *pacer) enqueue(n int) (wait time.Duration, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
