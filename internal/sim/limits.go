@@ -14,10 +14,10 @@ type objectAtLimit struct {
 	resource string
 	key      key
 
-	// change makes the object what it is. It gets an ordinary object with this key.
+	// change makes an ordinary object with this key unusual.
 	change func(fakekube.Object)
 
-	// isBig is whether the object is so big that it must soon go again, because each list costs real time with it.
+	// isBig is whether the object is so big that it must soon go again. While it is there, each list costs real time.
 	isBig bool
 }
 
@@ -33,23 +33,23 @@ const oddText = "é漢🙂\u2028\"\\<&>\n\t\u0001"
 // objectsAtLimits returns objects at the limits of Kubernetes: of names, labels, annotations and size. It also returns
 // odd ones, such as a node without labels, and those that are being deleted for hours.
 func (s *sim) objectsAtLimits() []objectAtLimit {
-	pod := func(name string) key { return key{Namespace: "default", Name: name} }
+	inDefault := func(name string) key { return key{Namespace: "default", Name: name} }
 	return []objectAtLimit{
 		{
 			name: "a pod with the longest names", resource: "pods", key: key{Namespace: longestLabel, Name: longestName},
 			change: func(o fakekube.Object) { o["spec"].(fakekube.Object)["nodeName"] = longestName },
 		},
-		{name: "a pod with the longest labels", resource: "pods", key: pod("labels"), change: addLongestLabels},
-		{name: "a pod that is deleted for hours", resource: "pods", key: pod("deleted"), change: markDeleted},
-		{name: "a pod without labels", resource: "pods", key: pod("generated-x7x2z"), change: removeLabels},
+		{name: "a pod with the longest labels", resource: "pods", key: inDefault("labels"), change: addLongestLabels},
+		{name: "a pod that is deleted for hours", resource: "pods", key: inDefault("deleted"), change: markDeleted},
+		{name: "a pod without labels", resource: "pods", key: inDefault("generated-x7x2z"), change: removeLabels},
 		{name: "a node with the longest name", resource: "nodes", key: key{Name: longestName}, change: addLongestLabels},
 		{name: "a node without labels", resource: "nodes", key: key{Name: "bare"}, change: removeLabels},
 		{name: "a node that is deleted for hours", resource: "nodes", key: key{Name: "deleted"}, change: markDeleted},
-		{name: "a Count with the longest name", resource: "counts", key: pod(longestName), change: addLongestLabels},
-		{name: "a Count that is deleted for hours", resource: "counts", key: pod("deleted"), change: markDeleted},
-		{name: "a big pod", resource: "pods", key: pod("big"), change: s.makeBig, isBig: true},
+		{name: "a Count with the longest name", resource: "counts", key: inDefault(longestName), change: addLongestLabels},
+		{name: "a Count that is deleted for hours", resource: "counts", key: inDefault("deleted"), change: markDeleted},
+		{name: "a big pod", resource: "pods", key: inDefault("big"), change: s.makeBig, isBig: true},
 		{name: "a big node", resource: "nodes", key: key{Name: "big"}, change: addHugeAnnotations, isBig: true},
-		{name: "a big Count", resource: "counts", key: pod("big"), change: addHugeAnnotations, isBig: true},
+		{name: "a big Count", resource: "counts", key: inDefault("big"), change: addHugeAnnotations, isBig: true},
 	}
 }
 
@@ -58,37 +58,37 @@ const longestStay = 5 * time.Second
 
 // objectAtLimitComesOrGoes creates or removes an object at a limit of Kubernetes.
 func (s *sim) objectAtLimitComesOrGoes() string {
-	limit := pick(s.dice, s.objectsAtLimits()...)
+	atLimit := pick(s.dice, s.objectsAtLimits()...)
 	stay := s.drawDuration(span{time.Second, longestStay})
 	node := s.drawNode()
-	if limit.resource == "counts" && s.fake.InstalledCRD() == nil {
+	if atLimit.resource == "counts" && s.fake.InstalledCRD() == nil {
 		return ""
 	}
-	if s.fake.Get(limit.resource, limit.key) != nil {
-		s.fake.Remove(limit.resource, limit.key)
-		return "- " + limit.name
+	if s.fake.Get(atLimit.resource, atLimit.key) != nil {
+		s.fake.Remove(atLimit.resource, atLimit.key)
+		return "- " + atLimit.name
 	}
-	o := s.ordinary(limit, node)
-	limit.change(o)
-	s.fake.Put(limit.resource, o)
-	if limit.isBig {
-		s.later(stay, func() { s.fake.Remove(limit.resource, limit.key) })
+	o := s.ordinary(atLimit.resource, atLimit.key, node)
+	atLimit.change(o)
+	s.fake.Put(atLimit.resource, o)
+	if atLimit.isBig {
+		s.later(stay, func() { s.fake.Remove(atLimit.resource, atLimit.key) })
 	}
-	return "+ " + limit.name
+	return "+ " + atLimit.name
 }
 
-// ordinary returns an object with nothing unusual about it but its key.
-func (s *sim) ordinary(limit objectAtLimit, node string) fakekube.Object {
-	meta := fakekube.Object{"name": limit.key.Name, "labels": fakekube.Object{"app": "web"}}
-	switch limit.resource {
+// ordinary returns an object with nothing unusual about it but perhaps its key. A pod is on this node.
+func (s *sim) ordinary(resource string, k key, node string) fakekube.Object {
+	meta := fakekube.Object{"name": k.Name, "labels": fakekube.Object{"app": "web"}}
+	switch resource {
 	case "pods":
-		meta["namespace"] = limit.key.Namespace
+		meta["namespace"] = k.Namespace
 		return fakekube.PodOn(meta, node)
 	case "nodes":
 		meta["labels"] = fakekube.Object{s.ControlPlaneLabel: ""}
 		return fakekube.Object{"metadata": meta, "spec": fakekube.Object{}, "status": fakekube.Object{}}
 	default:
-		meta["namespace"] = limit.key.Namespace
+		meta["namespace"] = k.Namespace
 		return fakekube.Object{"metadata": meta, "spec": fakekube.Object{"name": longestLabel, "count": 1.0}}
 	}
 }

@@ -18,14 +18,14 @@ func TestObjectsAtLimitsAreAccepted(t *testing.T) {
 	s.ControlPlaneLabel = "control-plane"
 	s.fake.InstallCRD(&fakekube.CRD{HasStatus: true})
 	s.fake.Put("namespaces", fakekube.Object{"metadata": fakekube.Object{"name": longestLabel}})
-	for _, limit := range s.objectsAtLimits() {
-		t.Run(limit.name, func(t *testing.T) {
-			o := s.ordinary(limit, "n0")
-			limit.change(o)
+	for _, atLimit := range s.objectsAtLimits() {
+		t.Run(atLimit.name, func(t *testing.T) {
+			o := s.ordinary(atLimit.resource, atLimit.key, "n0")
+			atLimit.change(o)
 			path := "/api/v1/nodes"
-			switch limit.resource {
+			switch atLimit.resource {
 			case "pods":
-				path = "/api/v1/namespaces/" + limit.key.Namespace + "/pods"
+				path = "/api/v1/namespaces/" + atLimit.key.Namespace + "/pods"
 			case "counts":
 				o["apiVersion"] = "demo.mark8s.io/v1"
 				o["kind"] = "Count"
@@ -42,7 +42,7 @@ func TestObjectsAtLimitsAreAccepted(t *testing.T) {
 			if answer.Code != http.StatusCreated {
 				t.Errorf("%d %.500s", answer.Code, answer.Body)
 			}
-			if limit.isBig {
+			if atLimit.isBig {
 				testkit.WantBetween(t, "bytes of a big object", len(body), 100<<10, 1536<<10)
 			}
 		})
