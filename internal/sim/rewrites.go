@@ -2,8 +2,8 @@ package sim
 
 import (
 	"fmt"
-	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"podcount/internal/fakekube"
@@ -64,15 +64,9 @@ func (s *sim) everyObjectIsRewritten() string {
 
 // sortedByKey sorts objects, so that the same seed always changes them in the same order.
 func sortedByKey(objects []fakekube.Object) []fakekube.Object {
-	byKey := map[string]fakekube.Object{}
-	for _, o := range objects {
-		byKey[fakekube.KeyOf(o).String()] = o
-	}
-	sorted := make([]fakekube.Object, 0, len(objects))
-	for _, key := range slices.Sorted(maps.Keys(byKey)) {
-		sorted = append(sorted, byKey[key])
-	}
-	return sorted
+	return slices.SortedFunc(slices.Values(objects), func(a, b fakekube.Object) int {
+		return strings.Compare(fakekube.KeyOf(a).String(), fakekube.KeyOf(b).String())
+	})
 }
 
 // somethingElseChanges changes a part of an object that the program does not read, as kubelets and many controllers do
@@ -88,10 +82,10 @@ func (s *sim) somethingElseChanges() string {
 	}
 }
 
-// changeElsewhere changes a copy of an object by one of three changes: change, an annotation, or managedFields. It does
-// nothing if the object does not exist.
-func (s *sim) changeElsewhere(resource string, key key, change func(fakekube.Object)) string {
-	change = pick(s.dice, change, s.setAnnotation, s.setManagedFields)
+// changeElsewhere changes an annotation or managedFields of an object, or what usual changes. It does nothing if the
+// object does not exist.
+func (s *sim) changeElsewhere(resource string, key key, usual func(fakekube.Object)) string {
+	change := pick(s.dice, usual, s.setAnnotation, s.setManagedFields)
 	old := s.fake.Get(resource, key)
 	if old == nil {
 		return ""
