@@ -28,7 +28,7 @@ const (
 
 // Asked checks a request against the rules. The fake calls it.
 func (s *sim) Asked(q fakekube.Request) {
-	lease := s.lease()
+	lease := s.lease() // This locks the fake, so mu must not be locked yet.
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.byHost[q.Host]
@@ -145,6 +145,12 @@ type sentPatch struct {
 	Status fakekube.Object
 }
 
+// patchIn returns the patch in a write. It is empty if the body cannot be parsed.
+func patchIn(q fakekube.Request) (patch sentPatch) {
+	json.Unmarshal([]byte(q.Body), &patch)
+	return patch
+}
+
 // checkWriteLocked checks a write to a node or a Count.
 func (s *sim) checkWriteLocked(p *proc, q fakekube.Request) {
 	s.stats.writes++
@@ -153,8 +159,7 @@ func (s *sim) checkWriteLocked(p *proc, q fakekube.Request) {
 	if !p.hasList["pods"] || !p.hasList[q.Resource] {
 		s.breakRuleLocked(p, "writes before its caches are complete")
 	}
-	var patch sentPatch
-	json.Unmarshal([]byte(q.Body), &patch)
+	patch := patchIn(q)
 	if q.Verb != "patch" || patch.Metadata.UID == "" || patch.Metadata.ResourceVersion != "" {
 		s.breakRuleLocked(p, "does not write by a patch with a uid and without a version: %s", q)
 	}
@@ -206,33 +211,31 @@ func (s *sim) checkWriteIntervalLocked(p *proc, q fakekube.Request, patch sentPa
 	if q.Resource == "counts" {
 		shortest = min(s.interval, s.MinStatusInterval)
 	}
-	answeredAt := p.writeAnsweredAt[q.Resource+"/"+objectOf(q)+" "+patch.Metadata.UID]
+	answeredAt := p.writeAnsweredAt[writeID(q, patch.Metadata.UID)] // zero before the first write
 	elapsed := time.Since(answeredAt)
 	if elapsed < shortest {
-		s.breakRuleLocked(p, "writes to %s again after only %v", objectOf(q), elapsed)
+		s.breakRuleLocked(p, "writes to %s again after only %v", keyIn(q), elapsed)
 	}
 }
 
 // checkWriteIsNeededLocked checks that a write changes the object as the process knows it. If the process has received
 // the object at this very moment, it may have decided on the write before that. After a 401, it sends the same write
-// again.
+// again, with another credential.
 func (s *sim) checkWriteIsNeededLocked(p *proc, q fakekube.Request, patch sentPatch) {
-	known := p.knows[q.Resource+"/"+objectOf(q)]
+	known := p.knows[objectID(q.Resource, keyIn(q))]
 	if known == nil || p.mayBeStale[q.Resource] {
 		return
 	}
 	isSameObject := fakekube.TextIn(fakekube.MetaOf(known.object), "uid") == patch.Metadata.UID
 	isJustReceived := !known.at.Before(time.Now())
 	isRepeated := p.refusedNow(q) != nil // after a 401, with another credential
-	if isSameObject && !isJustReceived && !isRepeated && !patch.changes(known.object, q.Resource) {
-		since := known.at.Sub(s.began)
-		s.breakRuleLocked(p, "writes to %s what is already there, as it has known since %v", objectOf(q), since)
+	if !isSameObject || isJustReceived || isRepeated {
+		return
 	}
-}
-
-// objectOf returns the key of the object that a request is about.
-func objectOf(q fakekube.Request) string {
-	return key{Namespace: q.Namespace, Name: q.Name}.String()
+	if !patch.changes(known.object, q.Resource) {
+		since := known.at.Sub(s.began)
+		s.breakRuleLocked(p, "writes to %s what is already there, as it has known since %v", keyIn(q), since)
+	}
 }
 
 // changes reports whether the patch changes an object: the labels of a node, or the status of a Count.
@@ -258,11 +261,19 @@ func (s *sim) Changed(c fakekube.Change) {
 	s.newest = c.Version
 	s.history[c.Resource] = append(s.history[c.Resource], c)
 	s.noteLifeLocked(c)
-	isRewrite := reflect.DeepEqual(c.Old["spec"], c.New["spec"])
-	if c.Resource == "leases" && !isRewrite {
-		s.checkTakeoverLocked(c)
-		s.leaseChangedAt = time.Now()
+	if c.Resource == "leases" {
+		s.noteLeaseChangeLocked(c)
 	}
+}
+
+// noteLeaseChangeLocked checks a change of the lease, and notes when it was, unless the lease was only rewritten.
+func (s *sim) noteLeaseChangeLocked(c fakekube.Change) {
+	isRewrite := reflect.DeepEqual(c.Old["spec"], c.New["spec"])
+	if isRewrite {
+		return
+	}
+	s.checkTakeoverLocked(c)
+	s.leaseChangedAt = time.Now()
 }
 
 // checkTakeoverLocked checks that no process takes a lease that another one has renewed in time.

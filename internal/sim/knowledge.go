@@ -51,13 +51,11 @@ func (s *sim) Answered(a fakekube.Answer) {
 		p.noteRefusal(q)
 	}
 	isSuccess := a.Code/100 == 2
-	if !isSuccess {
-		if q.Verb == "watch" && !p.isDead {
-			s.totals.watchesRefused++
-		}
-		return
-	}
 	switch {
+	case !isSuccess && q.Verb == "watch" && !p.isDead:
+		s.totals.watchesRefused++
+	case !isSuccess:
+		// The process has learned nothing about the cluster.
 	case q.Verb == "update" && q.Resource == "leases":
 		s.noteLeaderLocked(p, a)
 	case isAudit(q):
@@ -69,9 +67,8 @@ func (s *sim) Answered(a fakekube.Answer) {
 	}
 }
 
-// retryKey names the requests that must wait after a Retry-After: those with the same method and path. The lists of one
-// object, with which the program only asks for the newest version, have a key of their own. The program asks while a
-// watch is open or a list is due, and a refusal of the question does not stop these.
+// retryKey names the requests that must wait after a Retry-After: those with the same method and path. A question for
+// the newest version has a key of its own: if it is refused, lists and watches need not wait.
 func retryKey(q fakekube.Request) string {
 	key := q.Method + q.Path
 	if isVersionQuestion(q) {
@@ -80,19 +77,22 @@ func retryKey(q fakekube.Request) string {
 	return key
 }
 
+// isVersionQuestion matches the lists of one object, with which the program only asks for the newest version.
 func isVersionQuestion(q fakekube.Request) bool {
 	return q.Verb == "list" && q.Query.Get("limit") == "1"
 }
 
-// noteLeaderLocked notes which process has got the lease. An answer without a holder is to a release.
+// noteLeaderLocked notes which process has got the lease.
 func (s *sim) noteLeaderLocked(p *proc, a fakekube.Answer) {
-	if holderIn(a.Body) != "" {
-		s.leaderHost = a.Request.Host
-		s.leaderSentAt = p.leaseSentAt
-		if !p.hasLed {
-			p.hasLed = true
-			p.electedAt = s.newest
-		}
+	isRelease := holderIn(a.Body) == ""
+	if isRelease {
+		return
+	}
+	s.leaderHost = a.Request.Host
+	s.leaderSentAt = p.leaseSentAt
+	if !p.hasLed {
+		p.hasLed = true
+		p.electedAt = s.newest
 	}
 }
 
@@ -115,11 +115,23 @@ func (p *proc) noteWritten(a fakekube.Answer) {
 	if !slices.Contains(finalCodes, a.Code) {
 		return
 	}
-	var patch sentPatch
-	json.Unmarshal([]byte(a.Request.Body), &patch)
-	key := a.Request.Resource + "/" + objectOf(a.Request)
-	p.writeAnsweredAt[key+" "+patch.Metadata.UID] = time.Now()
+	uid := patchIn(a.Request).Metadata.UID
+	p.writeAnsweredAt[writeID(a.Request, uid)] = time.Now()
 }
+
+// objectID names an object of any resource.
+func objectID(resource string, k key) string { return resource + "/" + k.String() }
+
+// isObjectOf reports whether an objectID is that of an object of a resource.
+func isObjectOf(resource, id string) bool { return strings.HasPrefix(id, resource+"/") }
+
+// writeID names the object that a write is for. An object that was recreated has another uid, and so another name.
+func writeID(q fakekube.Request, uid string) string {
+	return objectID(q.Resource, keyIn(q)) + " " + uid
+}
+
+// keyIn returns the key of the object that a request is about.
+func keyIn(q fakekube.Request) key { return key{Namespace: q.Namespace, Name: q.Name} }
 
 // noteList notes the objects of a list, or of the last page of a list.
 func (p *proc) noteList(a fakekube.Answer) {
@@ -128,11 +140,11 @@ func (p *proc) noteList(a fakekube.Answer) {
 	p.mayBeStale[resource] = p.mayBeStale[resource] && p.mayMiss(a)
 	listed := map[string]bool{}
 	for _, o := range a.Items {
-		listed[resource+"/"+fakekube.KeyOf(o).String()] = true
+		listed[objectID(resource, fakekube.KeyOf(o))] = true
 		p.noteObject(a, o, false)
 	}
-	maps.DeleteFunc(p.knows, func(key string, _ *knowledge) bool {
-		return strings.HasPrefix(key, resource+"/") && !listed[key]
+	maps.DeleteFunc(p.knows, func(id string, _ *knowledge) bool {
+		return isObjectOf(resource, id) && !listed[id]
 	})
 }
 
@@ -150,15 +162,15 @@ func (p *proc) noteAudit(a fakekube.Answer) {
 	version, _ := strconv.Atoi(a.Request.Query.Get("resourceVersion"))
 	listed := map[string]bool{}
 	for _, o := range a.Items {
-		key := resource + "/" + fakekube.KeyOf(o).String()
-		listed[key] = true
-		known := p.knows[key]
+		id := objectID(resource, fakekube.KeyOf(o))
+		listed[id] = true
+		known := p.knows[id]
 		if known == nil || versionOf(known.object) <= version {
 			p.noteObject(a, o, false)
 		}
 	}
-	maps.DeleteFunc(p.knows, func(key string, known *knowledge) bool {
-		isGone := strings.HasPrefix(key, resource+"/") && !listed[key]
+	maps.DeleteFunc(p.knows, func(id string, known *knowledge) bool {
+		isGone := isObjectOf(resource, id) && !listed[id]
 		return isGone && versionOf(known.object) <= version
 	})
 }
@@ -166,20 +178,20 @@ func (p *proc) noteAudit(a fakekube.Answer) {
 // noteObject notes an object that is sent to a process. If the answer may be lost, the process may know the old object
 // or the new one, and the simulation assumes neither.
 func (p *proc) noteObject(a fakekube.Answer, o fakekube.Object, isGone bool) {
-	key := a.Request.Resource + "/" + fakekube.KeyOf(o).String()
+	id := objectID(a.Request.Resource, fakekube.KeyOf(o))
 	version := versionOf(o)
-	known := p.knows[key]
+	known := p.knows[id]
 	isList := a.Items != nil
 	if known != nil && !isList && !isGone && versionOf(known.object) > version {
 		return // The process has already received a newer version.
 	}
-	delete(p.knows, key)
+	delete(p.knows, id)
 	if p.mayMiss(a) {
-		p.unsure[key] = version
+		p.unsure[id] = version
 		return
 	}
-	if !isGone && p.unsure[key] <= version {
-		p.knows[key] = &knowledge{object: o, at: time.Now()}
+	if !isGone && p.unsure[id] <= version {
+		p.knows[id] = &knowledge{object: o, at: time.Now()}
 	}
 }
 
