@@ -17,7 +17,7 @@ func (s *sim) flurry() {
 	isWrite := func(q fakekube.Request) bool { return q.Verb == "patch" && q.Resource != "events" }
 	times := 1 + s.dice.IntN(8)
 	delay := s.drawDuration(span{100 * time.Millisecond, 3 * time.Second})
-	s.fake.LiftFaults()
+	s.fake.LiftFaults() // Only this delay must meet the writes.
 	s.fake.InjectUnchecked(fakekube.Fault{On: fakekube.Requests{If: isWrite}, Times: times, Delay: delay})
 	for range 1 + s.dice.IntN(20) {
 		s.takeStep(lifeSteps)
@@ -42,13 +42,13 @@ func (s *sim) calm() {
 // checkStaysRight checks that nothing is written for five intervals, and then everything is still right. By then, the
 // processes must have logged what they received. calmBegan is when all faults stopped.
 func (s *sim) checkStaysRight(calmBegan time.Time) {
-	writes := s.noteCalm(calmBegan)
+	writesBefore := s.noteCalm(calmBegan)
 	settle(5 * s.interval)
 	s.checkRight("five intervals later")
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stats.writes != writes {
+	if s.stats.writes != writesBefore {
 		s.failLocked("writes continue although everything is right")
 	}
 	s.checkProgressLocked()
@@ -60,6 +60,7 @@ func settle(d time.Duration) {
 	synctest.Wait()
 }
 
+// endFaults ends all faults, also those that wait for a request.
 func (s *sim) endFaults() {
 	s.fake.Heal()
 	s.restoreServer()
@@ -68,6 +69,9 @@ func (s *sim) endFaults() {
 	if s.fake.InstalledCRD() == nil {
 		s.fake.InstallCRD(&fakekube.CRD{HasStatus: true})
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.killNextWriter = false
 }
 
 // extendBound adds d to the next bound, because of a fault whose effect lasts that long. Of several faults, only the
@@ -78,20 +82,23 @@ func (s *sim) extendBound(d time.Duration) {
 	s.extraBound = max(s.extraBound, d)
 }
 
+// silenceMargin is added to the silences in Options before they extend the bound.
+const silenceMargin = 5 * time.Second
+
 // extendBoundForSilence is extendBound for a fault that a process notices only because a connection is silent.
-func (s *sim) extendBoundForSilence() { s.extendBound(s.Silence + 5*time.Second) }
+func (s *sim) extendBoundForSilence() { s.extendBound(s.Silence + silenceMargin) }
 
 // extendBoundForSilentConnection is extendBoundForSilence for a fault of a whole connection. Over HTTP/2, pings find it
 // earlier.
 func (s *sim) extendBoundForSilentConnection() {
 	if s.access.isHTTP2 {
-		s.extendBound(s.HTTP2Silence + 5*time.Second)
+		s.extendBound(s.HTTP2Silence + silenceMargin)
 		return
 	}
 	s.extendBoundForSilence()
 }
 
-// nextBound returns the time within which everything must be right. It resets what has extended the bound.
+// nextBound returns the time within which everything must be right, and resets what has extended that bound.
 func (s *sim) nextBound() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,11 +108,10 @@ func (s *sim) nextBound() time.Duration {
 		bound += s.leaseDuration + s.renewDeadline
 	}
 	s.extraBound = 0
-	s.killNextWriter = false
 	return bound
 }
 
-// noteCalm adds a calm to the statistics, and returns the number of writes so far.
+// noteCalm adds a calm that began at start to the statistics, and returns the number of writes so far.
 func (s *sim) noteCalm(start time.Time) (writes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
