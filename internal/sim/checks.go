@@ -220,7 +220,7 @@ func (s *sim) checkWriteIntervalLocked(p *proc, q fakekube.Request, patch sentPa
 
 // checkWriteIsNeededLocked checks that a write changes the object as the process knows it. If the process has received
 // the object at this very moment, it may have decided on the write before that. After a 401, it sends the same write
-// again, with another credential.
+// again.
 func (s *sim) checkWriteIsNeededLocked(p *proc, q fakekube.Request, patch sentPatch) {
 	known := p.knows[objectID(q.Resource, keyIn(q))]
 	if known == nil || p.mayBeStale[q.Resource] {

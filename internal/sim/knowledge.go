@@ -155,8 +155,8 @@ func isAudit(q fakekube.Request) bool { return q.Query.Get("resourceVersionMatch
 // does not show that nothing is left from before a restored backup.
 func (p *proc) noteAudit(a fakekube.Answer) {
 	resource := a.Request.Resource
-	isLost := a.IsCut || p.link.hasSilentWire()
-	if !isLost {
+	mayBeLost := a.IsCut || p.link.hasSilentWire() // A slow link loses nothing.
+	if !mayBeLost {
 		p.progress[resource].unloggedAudit = time.Now()
 	}
 	version, _ := strconv.Atoi(a.Request.Query.Get("resourceVersion"))

@@ -236,6 +236,7 @@ func (tr *truth) addPods(node string, n int) {
 	tr.set(web, fmt.Sprint(tr.pods == ratePods, " ", tr.pods, " 1")) // in the form of addStatuses
 }
 
+// set notes that a value is right from now on, instead of another one.
 func (tr *truth) set(name, value string) {
 	tr.past[name] = append(tr.past[name], pastValue{tr.right[name], time.Now()})
 	tr.right[name] = value
@@ -311,7 +312,7 @@ func (s *sim) checkRequests(r rate, began time.Time) {
 	}
 	for _, resource := range s.resources() {
 		if lists[resource] < 1 || lists[resource] > r.maxLists {
-			s.fail("lists %s %d times, neither once nor at most %d times", resource, lists[resource], r.maxLists)
+			s.fail("lists %s %d times, which is not between 1 and %d", resource, lists[resource], r.maxLists)
 		}
 	}
 }
