@@ -116,7 +116,8 @@ type Reflector[T Object[T]] struct {
 
 	installed atomic.Pointer[Installation] // see Installed
 
-	mu            sync.Mutex         // guards the fields below; only Run changes them, except for askAgainAt and confirmation
+	// mu guards the fields below. Only Run changes them, except for askAgainAt and confirmation.
+	mu            sync.Mutex
 	resumeVersion string             // the resourceVersion of the next watch; "" means that a list is due
 	lastContact   time.Time          // when the server last sent a list or an event
 	listedAsOf    time.Time          // when the last complete list without a version was requested

@@ -145,7 +145,7 @@ type sentPatch struct {
 	Status fakekube.Object
 }
 
-// patchIn returns the patch in a write. It is empty if the body cannot be parsed.
+// patchIn returns the patch in a write, without the fields that cannot be parsed.
 func patchIn(q fakekube.Request) (patch sentPatch) {
 	json.Unmarshal([]byte(q.Body), &patch)
 	return patch
