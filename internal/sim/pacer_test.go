@@ -1,16 +1,10 @@
 package sim
 
 import (
-	"errors"
-	"io"
-	"net"
-	"net/http"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/fakekube"
 	"podcount/internal/testkit"
 )
 
@@ -57,61 +51,4 @@ func TestClosedConnectionDoesNotWaitForItsBytes(t *testing.T) {
 		p.pass(1000, gone)
 		testkit.WantEqual(t, "the time", time.Since(start), time.Duration(0))
 	})
-}
-
-// newLink returns a link to a fake, and a client that uses it.
-func newLink(t *testing.T) (*link, *http.Client) {
-	l := &link{net: fakekube.New().ServeIn(t), wires: map[*wire]bool{}}
-	transport := &http.Transport{DialContext: l.dial}
-	t.Cleanup(transport.CloseIdleConnections)
-	return l, &http.Client{Transport: transport}
-}
-
-func TestSlowLinkDelaysAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, client := newLink(t)
-		l.setSpeed(100)
-		start := time.Now()
-		answer, err := client.Get("http://fake/readyz")
-		if err != nil {
-			t.Fatal(err)
-		}
-		io.Copy(io.Discard, answer.Body)
-		answer.Body.Close()
-		// The answer has from 80 to 250 bytes.
-		testkit.WantBetween(t, "the time", time.Since(start), 800*time.Millisecond, 2500*time.Millisecond)
-		testkit.WantEqual(t, "an answer may come too late", l.mayLose(), true)
-		l.heal()
-		testkit.WantEqual(t, "an answer may come too late after that", l.mayLose(), false)
-	})
-}
-
-func TestOnlyOldConnectionsAreCut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, _ := newLink(t)
-		dial := func() net.Conn {
-			conn, err := l.dial(t.Context(), "tcp", "fake:80")
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { conn.Close() })
-			return conn
-		}
-		old := dial()
-		<-time.After(30 * time.Second)
-		fresh := dial()
-		l.cutOld()
-		testkit.WantEqual(t, "the old connection is cut without a limit", isCut(old), false)
-		l.setMaxAge(30 * time.Second)
-		l.cutOld()
-		testkit.WantEqual(t, "the old connection is cut", isCut(old), true)
-		testkit.WantEqual(t, "the fresh connection is cut", isCut(fresh), false)
-	})
-}
-
-// isCut reports whether a connection is broken. It waits up to a second for that. Nothing must be sent meanwhile.
-func isCut(conn net.Conn) bool {
-	conn.SetReadDeadline(time.Now().Add(time.Second))
-	_, err := conn.Read(make([]byte, 1))
-	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
