@@ -546,8 +546,8 @@ func (r *Reflector[T]) readAudit(
 	return r.readList(ctx, r.newAuditRequest(version), listing)
 }
 
-// isVersionUnavailable reports whether the error of an audit's list means that the server cannot show the state at
-// that version: it has forgotten the version (410), does not have it yet, or does not support exact versions (400).
+// isVersionUnavailable reports whether the error of an audit's list means that the server cannot show that version. It
+// has forgotten the version (410), does not have it yet, or does not support exact versions (400).
 func isVersionUnavailable(err error) bool {
 	status := kube.StatusOf(err)
 	switch status.Code {
@@ -581,7 +581,7 @@ func (r *Reflector[T]) relistInsteadOfAudit(ctx context.Context, why error) erro
 }
 
 // isHarmless reports whether a difference is no fault, because it shows the same version of a custom resource in
-// another form: after a change of its CRD, the server may leave out fields, or add defaults.
+// another form. After a change of its CRD, the server may leave out fields, or add defaults.
 func (r *Reflector[T]) isHarmless(difference Delta[T]) bool {
 	var none T
 	if !r.kind.isOptional() || difference.Old == none || difference.New == none {
