@@ -15,15 +15,7 @@ type Steps map[int]bool
 func ParseSteps(text string) (Steps, error) {
 	steps := Steps{}
 	for part := range strings.SplitSeq(text, ",") {
-		from, to, isRange := strings.Cut(part, "-")
-		if !isRange {
-			to = from
-		}
-		first, err := strconv.ParseUint(from, 10, 31)
-		if err != nil {
-			return nil, fmt.Errorf("steps %q: %w", text, err)
-		}
-		last, err := strconv.ParseUint(to, 10, 31)
+		first, last, err := parseRange(part)
 		if err != nil {
 			return nil, fmt.Errorf("steps %q: %w", text, err)
 		}
@@ -32,6 +24,26 @@ func ParseSteps(text string) (Steps, error) {
 		}
 	}
 	return steps, nil
+}
+
+// parseRange reads "20-24", or one number, which is a range of its own.
+func parseRange(text string) (first, last uint64, err error) {
+	from, to, isRange := strings.Cut(text, "-")
+	if !isRange {
+		to = from
+	}
+	first, err = strconv.ParseUint(from, 10, 31)
+	if err != nil {
+		return 0, 0, err
+	}
+	last, err = strconv.ParseUint(to, 10, 31)
+	if err != nil {
+		return 0, 0, err
+	}
+	if last < first {
+		return 0, 0, fmt.Errorf("%q ends before it begins", text)
+	}
+	return first, last, nil
 }
 
 // String returns the steps in the form that ParseSteps reads.

@@ -3,7 +3,6 @@ package sim
 import (
 	"fmt"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -33,16 +32,11 @@ const progressInterval = 30 * time.Second
 // ParseSeeds reads "N", which means the seeds from 1 to N, or "FROM-TO". RunSeeds runs all of these even if one fails,
 // and prints more. With other Seeds, it stops after the first failure. The error quotes the text.
 func ParseSeeds(text string) (Seeds, error) {
-	from, to, isRange := strings.Cut(text, "-")
-	if !isRange {
-		from = "1"
-		to = text
+	asRange := text
+	if !strings.Contains(text, "-") {
+		asRange = "1-" + text
 	}
-	first, err := strconv.ParseUint(from, 10, 63)
-	if err != nil {
-		return Seeds{}, fmt.Errorf("seeds %q: %w", text, err)
-	}
-	last, err := strconv.ParseUint(to, 10, 63)
+	first, last, err := parseRange(asRange)
 	if err != nil {
 		return Seeds{}, fmt.Errorf("seeds %q: %w", text, err)
 	}

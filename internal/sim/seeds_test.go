@@ -35,7 +35,7 @@ func TestSeedsAreParsed(t *testing.T) {
 			testkit.WantEqual(t, "the seeds", got, row.want)
 		})
 	}
-	for _, text := range []string{"", "x", "1-", "-1", "1-2-3"} {
+	for _, text := range []string{"", "x", "1-", "-1", "1-2-3", "5-3", "0"} {
 		t.Run("wrong: "+text, func(t *testing.T) {
 			_, err := ParseSeeds(text)
 			testkit.WantError(t, "ParseSeeds", err, `seeds "`+text+`"`)
