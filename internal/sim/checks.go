@@ -188,7 +188,7 @@ func (s *sim) checkKnowsElectionLocked(p *proc, q fakekube.Request) {
 		}
 		first, others, _ := strings.Cut(missed, ", ")
 		s.breakRuleLocked(p, "writes, but was elected at version %d and has not received %s, nor %d later events: %s",
-			p.electedAt, first, strings.Count(others, ", "), q)
+			p.electedAtVersion, first, strings.Count(others, ", "), q)
 	})
 }
 
@@ -199,7 +199,7 @@ func (s *sim) missedBeforeElectionLocked(p *proc, write fakekube.Request) (event
 	for _, resource := range []string{"pods", write.Resource} {
 		progress := p.progress[resource]
 		if progress != nil && progress.upTo != 0 {
-			events += s.changesBetweenLocked(resource, progress.upTo, p.electedAt, "")
+			events += s.changesBetweenLocked(resource, progress.upTo, p.electedAtVersion, "")
 		}
 	}
 	return events

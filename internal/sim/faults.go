@@ -129,7 +129,7 @@ func (s *sim) forgetAfter(version int) {
 		for _, progress := range p.progress {
 			progress.forget()
 		}
-		p.electedAt = 0
+		p.electedAtVersion = 0
 		p.mayBeStale["nodes"] = true
 		p.mayBeStale["counts"] = true
 	}

@@ -92,7 +92,7 @@ func (s *sim) noteLeaderLocked(p *proc, a fakekube.Answer) {
 	s.leaderSentAt = p.leaseSentAt
 	if !p.hasLed {
 		p.hasLed = true
-		p.electedAt = s.newest
+		p.electedAtVersion = s.newest
 	}
 }
 

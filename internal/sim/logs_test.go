@@ -274,11 +274,11 @@ func TestLeaderMustKnowWhatIsOlderThanItsElection(t *testing.T) {
 		want   string
 	}{
 		{"it knows all", func(*sim, *proc) {}, ""},
-		{"it lacks newer events", func(s *sim, p *proc) { p.electedAt = 4; p.progress["pods"].upTo = 4 }, ""},
+		{"it lacks newer events", func(s *sim, p *proc) { p.electedAtVersion = 4; p.progress["pods"].upTo = 4 }, ""},
 		{"it lacks pods", func(s *sim, p *proc) { p.progress["pods"].upTo = 4 }, missed5},
 		{"it lacks a node", func(s *sim, p *proc) { p.progress["nodes"].upTo = 5 }, "6 ADDED n, nor 0 later events"},
 		{"it lacks a Count, and writes to a node", func(s *sim, p *proc) { p.progress["counts"].upTo = 1 }, ""},
-		{"it was not elected", func(s *sim, p *proc) { p.electedAt = 0; p.progress["pods"].upTo = 4 }, ""},
+		{"it was not elected", func(s *sim, p *proc) { p.electedAtVersion = 0; p.progress["pods"].upTo = 4 }, ""},
 		{"a backup was restored", func(s *sim, p *proc) { p.progress["pods"].forget() }, ""},
 		{"it was killed", func(s *sim, p *proc) { p.isDead = true; p.progress["pods"].upTo = 4 }, ""},
 		{"the watches have lost the events", func(s *sim, p *proc) {
@@ -315,9 +315,9 @@ func TestLeaderMustKnowWhatIsOlderThanItsElection(t *testing.T) {
 					},
 				}
 				p := &proc{
-					host:      "r0",
-					electedAt: 6,
-					progress:  map[string]*progress{"pods": {upTo: 6}, "nodes": {upTo: 6}, "counts": {upTo: 6}},
+					host:             "r0",
+					electedAtVersion: 6,
+					progress:         map[string]*progress{"pods": {upTo: 6}, "nodes": {upTo: 6}, "counts": {upTo: 6}},
 				}
 				row.change(s, p)
 				s.mu.Lock()

@@ -38,10 +38,10 @@ type proc struct {
 	leaseSentAt      time.Time                // when it last requested the lease
 	refused          map[string]*unauthorized // the last 401, by request
 
-	// electedAt is the newest version of the cluster when it first got the lease. It is 0 before that, and again after
-	// a restored backup, when the old versions have lost their meaning.
-	electedAt int
-	hasLed    bool // it has got the lease
+	// electedAtVersion is the newest version of the cluster when it first got the lease. It is 0 before that, and again
+	// after a restored backup, when the old versions have lost their meaning.
+	electedAtVersion int
+	hasLed           bool // it has got the lease
 }
 
 // restartDelay is the time after which a process is restarted that has ended by itself. In a real cluster, the kubelet

@@ -130,10 +130,10 @@ func isNewEvent(q fakekube.Request) bool { return q.Resource == "events" && q.Na
 // isForLease matches the requests of an election.
 func isForLease(q fakekube.Request) bool { return q.Resource == "leases" }
 
-// isListOf matches lists of a resource, except those with which podcount only checks whether the resource is there.
+// isListOf matches lists of a resource, except those with which podcount only asks for the newest version.
 func isListOf(resource string) func(fakekube.Request) bool {
 	isList := fakekube.IsList(resource)
-	return func(q fakekube.Request) bool { return isList(q) && q.Query.Get("limit") != "1" }
+	return func(q fakekube.Request) bool { return isList(q) && !isVersionQuestion(q) }
 }
 
 func isPatchOf(resource string) func(fakekube.Request) bool {

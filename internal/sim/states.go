@@ -155,7 +155,7 @@ func (s *sim) followRequestLocked(p *proc, q fakekube.Request) {
 		return
 	}
 	switch {
-	case q.Verb == "list" && q.Query.Get("limit") != "1":
+	case q.Verb == "list" && !isVersionQuestion(q):
 		a.state = s.stateOfListLocked(a, q)
 	case q.Verb == "watch":
 		a.state = a.stateOfOpening()
