@@ -20,6 +20,20 @@ func TestGroupThatAcceptsNothingIsPaused(t *testing.T) {
 	})
 }
 
+func TestKeyIsPausedOnlyInTheGroupThatRefusedIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p GroupPauses[string, int]
+		p.Refused("a", 1, time.Minute)
+		p.Accepted(2)
+		testkit.WantEqual(t, "left of a", p.Left("a", 1), time.Minute)
+		testkit.WantEqual(t, "left of a in another group", p.Left("a", 2), time.Duration(0))
+		p.Refused("a", 2, time.Minute)
+		testkit.WantEqual(t, "left of a after another refusal", p.Left("a", 2), time.Minute)
+		testkit.WantEqual(t, "both pauses were the last", p.End("a"), true)
+		testkit.WantEqual(t, "left of a afterwards", p.Left("a", 2), time.Duration(0))
+	})
+}
+
 func TestGroupThatAcceptsIsPausedAfterTwoRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p GroupPauses[string, int]

@@ -18,6 +18,7 @@ var OddCounts = Topic{
 	{"without a status subresource the object itself is patched", noStatusSubresource},
 	{"a subresource that is added or removed is used or left", changingSubresource},
 	{"a schema that drops the status is found in the first answer", droppedStatus},
+	{"a status that was dropped is written when the subresource has changed", pauseEndsWithTheInstallation},
 	{"a status that is paused does not wait for -qps", pausedStatusWaitsForNoTurn},
 	{"a change that comes with the answer to a write is not lost", changeInAnAnswer},
 	{"a lost answer loses no Event", lostAnswer},
@@ -215,6 +216,20 @@ func droppedStatus(t *testing.T, podcount Program) {
 		f.AddCount("web", `{"name":"nginx","count":1}`)
 		testkit.Pass(time.Minute)
 		testkit.WantText(t, f.CountStatus("web"), "true 1 ")
+	})
+}
+
+func pauseEndsWithTheInstallation(t *testing.T, podcount Program) {
+	withAndWithoutSubresource(t, func(t *testing.T, f *fakekube.Server, hasStatus bool) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: hasStatus, DropsStatus: true})
+		f.AddCount("web", `{"name":"nginx","count":0}`)
+		podcount.Start(t, f, "-pod-events", "off")
+		testkit.Pass(time.Minute)
+		testkit.WantEqual(t, "the status", f.CountStatus("web"), "<nil> <nil> <nil>")
+
+		f.InstallCRD(&fakekube.CRD{HasStatus: !hasStatus})
+		testkit.Pass(time.Minute)
+		testkit.WantText(t, f.CountStatus("web"), "true 0 ")
 	})
 }
 
