@@ -116,14 +116,15 @@ type Reflector[T Object[T]] struct {
 
 	installed atomic.Pointer[Installation] // see Installed
 
-	// mu guards the fields below. Only Run changes them, except for askAgainAt and confirmation.
+	// mu guards the fields below. Only Run changes them, except for the last three.
 	mu            sync.Mutex
 	resumeVersion string             // the resourceVersion of the next watch; "" means that a list is due
 	lastContact   time.Time          // when the server last sent a list or an event
 	listedAsOf    time.Time          // when the last complete list without a version was requested
 	pausedUntil   time.Time          // when the last backoff ends, or has ended
-	askAgainAt    time.Time          // newestVersion must not be called before this time
 	interrupt     context.CancelFunc // ends the watch or the audit that runs; nil while none does
+	askAgainAt    time.Time          // newestVersion must not be called before this time
+	answered      string             // the newest version in an answer to Patch since the last list began; "" if none
 	confirmation  *confirmation      // what Confirm waits for; nil while it does not wait
 
 	// Only Run and the methods that it calls use the fields below.
@@ -427,6 +428,7 @@ func (r *Reflector[T]) recordFailure(problem string, err error) (wait time.Durat
 // was. The request has no resourceVersion: without one, the server returns the most recent state.
 func (r *Reflector[T]) relist(ctx context.Context) error {
 	start := time.Now()
+	r.forgetAnswers()
 	listing := r.BeginList()
 	meta, err := r.readList(ctx, r.newListRequest(), listing)
 	if err != nil {
@@ -781,7 +783,7 @@ func (r *Reflector[T]) newWatchRequest() kube.Request {
 	return request
 }
 
-// haveVersionsGoneBack reports whether the server's newest version is older than resumeVersion. Then etcd was restored
+// haveVersionsGoneBack reports whether the server's newest version is older than one that it has named before. Then etcd was restored
 // from a backup, and a relist is urgent: soon the server will use the same versions again for other changes.
 //
 // If the server does not answer, suspectsRestore stays set, and the next watch asks again. The same happens while
@@ -790,12 +792,39 @@ func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
 	if r.untilNextQuestion() > 0 {
 		return false
 	}
+	known := r.newestKnown()
 	newest, err := r.newestVersion(ctx, versionCheckTimeout)
 	if err != nil {
 		return false
 	}
 	r.suspectsRestore = false
-	return r.noticeRestore(r.resumeVersion, newest)
+	return r.noticeRestore(known, newest)
+}
+
+// newestKnown returns the newest version that the server has named: resumeVersion, or that of an answer to Patch.
+func (r *Reflector[T]) newestKnown() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.answered != "" && isNewerVersion(r.answered, r.resumeVersion) {
+		return r.answered
+	}
+	return r.resumeVersion
+}
+
+// noteAnswer notes the version in an answer to Patch.
+func (r *Reflector[T]) noteAnswer(version string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.answered == "" || isNewerVersion(version, r.answered) {
+		r.answered = version
+	}
+}
+
+// forgetAnswers forgets the answers to Patch before a list, which replaces everything that they brought.
+func (r *Reflector[T]) forgetAnswers() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answered = ""
 }
 
 // newestVersion asks the server for its newest version. The request is a list of one object, without a version. The
@@ -1153,7 +1182,7 @@ func (r *Reflector[T]) giveWatchAChance(waiting context.Context) (reasonToList s
 			// A question now would disturb a server that needs rest. The list waits until the backoff is over.
 			return "elected"
 		}
-		known := r.State().ResourceVersion
+		known := r.newestKnown()
 		newest, err := r.newestVersion(waiting, confirmTimeout)
 		if err == nil && r.noticeRestore(known, newest) {
 			return "restored"
@@ -1329,6 +1358,7 @@ func (r *Reflector[T]) Patch(
 		r.countPatch("failed")
 		return now, err
 	}
+	r.noteAnswer(now.meta().ResourceVersion())
 	r.publish(r.ApplyAnswer(now)...)
 	if !isKept(now) {
 		r.countPatch("stripped")

@@ -565,6 +565,36 @@ func TestWatchFromTheFutureLeadsToARelist(t *testing.T) {
 	})
 }
 
+// While no watch works, the answers to patches bring newer versions than the one that the next watch resumes from.
+func TestRestoreIsNoticedByTheVersionOfAnAnswer(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPod("default", "p", "")
+		r := reflectPods(t, f)
+		refusals := f.Script(t, "watch pods, always: refuse 503")
+		f.EndWatches(false)
+		testkit.Pass(time.Minute)
+		restore := f.Snapshot()
+		f.AddNode("n") // so that the answer is newer than what the watch resumes from and than the snapshot
+		patch := map[string]any{"metadata": map[string]any{"labels": map[string]any{"checked": "yes"}}}
+		_, err := r.Patch(t.Context(), r.Get(Key{"default", "p"}), "", patch, func(*Pod) bool { return true })
+		if err != nil {
+			t.Fatal(err)
+		}
+
+		r.net.Refuse()
+		f.EndWatches(true)
+		restore()
+		testkit.Pass(time.Minute)
+		for _, refusal := range refusals {
+			refusal.Lift()
+		}
+		r.net.Restore()
+		testkit.Pass(time.Minute)
+		testkit.WantText(t, r.metrics.Text(), `podcount_relists_total{kind="Pod",reason="restored"} 1`)
+		r.wantInSync(t, f)
+	})
+}
+
 func TestHalfOpenConnectionIsNoticed(t *testing.T) {
 	afterABookmark := 10 * time.Minute
 	beforeABookmark := 10*time.Minute + 59*time.Second
