@@ -534,6 +534,7 @@ func podcountSimulated(seed uint64) sim.Options {
 		HTTP2Silence:         45 * time.Second,
 		LongestOldCredential: time.Minute,
 		MinStatusInterval:    time.Second,
+		LongestQuestion:      versionCheckTimeout,
 	}
 }
 

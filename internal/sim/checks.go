@@ -49,6 +49,9 @@ func (s *sim) Asked(q fakekube.Request) {
 		s.noteWatchRequestLocked(p, q)
 		s.recordLocked("%s %s %s", p.host, q.Route, q.Query.Get("resourceVersion"))
 	case q.Verb == "list":
+		if isVersionQuestion(q) {
+			p.askedAt[q.Resource] = time.Now()
+		}
 		s.recordLocked("%s %s %s", p.host, q.Route, q.Query.Get("resourceVersion"))
 	case q.Method == http.MethodGet:
 		// No rule is about other reads.
@@ -228,14 +231,23 @@ func (s *sim) checkWriteIsNeededLocked(p *proc, q fakekube.Request, patch sentPa
 	}
 	isSameObject := fakekube.TextIn(fakekube.MetaOf(known.object), "uid") == patch.Metadata.UID
 	isJustReceived := !known.at.Before(time.Now())
+	isUnread := s.mayBeUnread(p, q.Resource, known.at)
 	isRepeated := p.refusedNow(q) != nil // after a 401, with another credential
-	if !isSameObject || isJustReceived || isRepeated {
+	if !isSameObject || isJustReceived || isUnread || isRepeated {
 		return
 	}
 	if !patch.changes(known.object, q.Resource) {
 		since := known.at.Sub(s.began)
 		s.breakRuleLocked(p, "writes to %s what is already there, as it has known since %v", keyIn(q), since)
 	}
+}
+
+// mayBeUnread reports whether the process may not yet have read an event that reached it at this time, because it has
+// asked for the newest version first.
+func (s *sim) mayBeUnread(p *proc, resource string, at time.Time) bool {
+	asked, hasAsked := p.askedAt[resource]
+	hasMeanwhileArrived := hasAsked && !at.Before(asked)
+	return hasMeanwhileArrived && time.Since(asked) <= s.LongestQuestion
 }
 
 // changes reports whether the patch changes an object: the labels of a node, or the status of a Count.

@@ -107,6 +107,10 @@ type Options struct {
 	// shorter. An earlier write breaks a rule. For two writes to one node, the shortest time is the interval.
 	MinStatusInterval time.Duration
 
+	// LongestQuestion is for how long the program may not read a watch that has just opened, because it first asks for
+	// the newest version.
+	LongestQuestion time.Duration
+
 	// atCalm is called at each calm, when nothing happens any more, with the number of processes. It may be nil.
 	atCalm func(processes int)
 }

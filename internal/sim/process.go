@@ -35,6 +35,7 @@ type proc struct {
 	requestsInSecond map[string]int           // the number of requests, by verb and path
 	retryAfter       map[string]time.Time     // when it may repeat a request at the earliest, by retryKey
 	writeAnsweredAt  map[string]time.Time     // when it last got an answer to a write, by resource, key and uid
+	askedAt          map[string]time.Time     // when it last asked for the newest version, by resource
 	leaseSentAt      time.Time                // when it last requested the lease
 	refused          map[string]*unauthorized // the last 401, by request
 
@@ -70,6 +71,7 @@ func (s *sim) launch(slot int) {
 		hasList:          map[string]bool{},
 		writeAnsweredAt:  map[string]time.Time{},
 		retryAfter:       map[string]time.Time{},
+		askedAt:          map[string]time.Time{},
 		requestsInSecond: map[string]int{},
 		refused:          map[string]*unauthorized{},
 	}

@@ -105,6 +105,7 @@ func optionsFor(do action) Options {
 		LongestOldCredential: time.Minute,
 		LongestUnlisted:      time.Minute,
 		MinStatusInterval:    time.Second,
+		LongestQuestion:      time.Second,
 	}
 }
 
