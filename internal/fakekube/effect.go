@@ -44,6 +44,10 @@ func (e *faultedRequest) serveNormally(w http.ResponseWriter, spy Spy) {
 	e.server.serveNormally(w, e.r, e.info, e.arrival, spy)
 }
 
+// isSpared reports whether an effect must not truncate what is still to be sent, because Heal has been called. It is
+// false for a list, which is sent all at once.
+func (e *faultedRequest) isSpared() bool { return e.info.Verb == "watch" && e.arrival.isHealed() }
+
 // userName returns the name of the user for whom the request is sent. It never returns a token.
 func (e *faultedRequest) userName() string {
 	if name := e.r.Header.Get("Impersonate-User"); name != "" {
@@ -264,6 +268,7 @@ func (e *faultedRequest) truncate(bytes int, hangs bool) {
 		left:           bytes,
 		hangs:          hangs,
 		ctx:            e.r.Context(),
+		isSpared:       e.isSpared,
 		reached:        func() { e.injection.recordTruncation(false) },
 	}, e.server.Spy)
 }
@@ -271,10 +276,11 @@ func (e *faultedRequest) truncate(bytes int, hangs bool) {
 // shortWriter passes on a limited number of bytes of an answer's body. Then it breaks the connection or falls silent.
 type shortWriter struct {
 	http.ResponseWriter
-	left    int // bytes that may still pass
-	hangs   bool
-	ctx     context.Context // of the request; done when the client is gone
-	reached func()          // called when the limit is reached
+	left     int // bytes that may still pass
+	hangs    bool
+	ctx      context.Context // of the request; done when the client is gone
+	isSpared func() bool     // from then on, everything passes
+	reached  func()          // called when the limit is reached
 }
 
 // cuts implements cutter.
@@ -284,6 +290,9 @@ func (w *shortWriter) cuts(answer []byte) bool { return len(answer) > w.left }
 func (w *shortWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *shortWriter) Write(p []byte) (int, error) {
+	if w.isSpared() {
+		return w.ResponseWriter.Write(p)
+	}
 	n, _ := w.ResponseWriter.Write(p[:min(len(p), w.left)])
 	w.left -= n
 	if n == len(p) {
@@ -307,7 +316,7 @@ func (Truncate) apply(e *faultedRequest) {
 			panic(problem)
 		}
 	}()
-	e.serveNormally(&halfWriter{e.w}, e.server.Spy)
+	e.serveNormally(&halfWriter{e.w, e.isSpared}, e.server.Spy)
 }
 func (Truncate) problem() string { return "" }
 func (Truncate) String() string  { return "truncate" }
@@ -315,6 +324,7 @@ func (Truncate) String() string  { return "truncate" }
 // halfWriter passes on half of the first Write, and then panics with an endOfHalf.
 type halfWriter struct {
 	http.ResponseWriter
+	isSpared func() bool // from then on, everything passes
 }
 
 // endOfHalf is what a halfWriter panics with.
@@ -329,6 +339,9 @@ func (w *halfWriter) WriteHeader(code int) {
 }
 
 func (w *halfWriter) Write(p []byte) (int, error) {
+	if w.isSpared() {
+		return w.ResponseWriter.Write(p)
+	}
 	w.ResponseWriter.Write(p[:len(p)/2])
 	panic(endOfHalf{})
 }

@@ -34,6 +34,7 @@ func (f CutFrame) apply(e *faultedRequest) {
 	w := &frameCutter{
 		ResponseWriter: e.w,
 		place:          f,
+		isSpared:       e.isSpared,
 		reached:        func() { e.injection.recordTruncation(false) },
 	}
 	if f.Frame == 0 {
@@ -72,8 +73,9 @@ func byteCount(n int) string {
 // frameCutter passes on an answer up to the place of a CutFrame, and then breaks off.
 type frameCutter struct {
 	http.ResponseWriter
-	place   CutFrame
-	reached func() // called when the place is reached
+	place    CutFrame
+	isSpared func() bool // from then on, everything passes
+	reached  func()      // called when the place is reached
 
 	framesSoFar int  // in the parts of the answer that find has seen
 	isFound     bool // the place is in the current Write, or in a later one
@@ -89,6 +91,9 @@ func (w *frameCutter) WriteHeader(code int) {
 }
 
 func (w *frameCutter) Write(p []byte) (int, error) {
+	if w.isSpared() {
+		return w.ResponseWriter.Write(p)
+	}
 	if !w.isFound {
 		w.find(p)
 	}

@@ -79,7 +79,7 @@ type Answer struct {
 	RetryAfter time.Duration
 
 	// IsCut means that a fault will truncate the answer. A truncated watch breaks at some later time, so any of its
-	// events may be lost.
+	// events may be lost. After Heal, its later events are not.
 	IsCut bool
 }
 
@@ -199,7 +199,7 @@ func (r *request) answerForSpy() Answer {
 }
 
 // isCut reports whether a fault will truncate the answer. A watch has no fixed length, so a fault truncates it sooner
-// or later.
+// or later, unless Heal is called before.
 func (r *request) isCut() bool {
 	w, isFaulty := r.w.(cutter)
 	if !isFaulty {
@@ -207,7 +207,7 @@ func (r *request) isCut() bool {
 	}
 	isWatch := r.code == 0
 	if isWatch {
-		return true
+		return !r.arrival.isHealed()
 	}
 	data, _ := r.payload()
 	return w.cuts(data)

@@ -67,8 +67,8 @@ func (s *Server) Strip(label string) {
 	s.strippedLabel = label
 }
 
-// Heal cancels everything pending from Inject, Script, SendFrame, LoseEvents and Lag. Lagging watches catch up.
-// Forbid, CutOff and Strip stay in effect.
+// Heal cancels everything pending from Inject, Script, SendFrame, LoseEvents and Lag. Lagging watches catch up. A watch
+// that a fault would truncate with a later event is not truncated. Forbid, CutOff and Strip stay in effect.
 func (s *Server) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,6 +76,8 @@ func (s *Server) Heal() {
 	s.pendingFrames = nil
 	s.eventsToLose = 0
 	s.lag = nil
+	close(s.healed)
+	s.healed = make(chan struct{})
 	s.signalChangeLocked()
 }
 

@@ -107,6 +107,54 @@ func TestLaggingServerIsSilentUntilItCatchesUp(t *testing.T) {
 	})
 }
 
+func TestHealSparesWatchesFromLaterTruncation(t *testing.T) {
+	for _, fault := range []Fault{
+		{Do: Hang{After: 1}},
+		{Do: Cut{After: 1}},
+		{Do: CutFrame{Frame: 1}},
+		{Do: Truncate{}},
+		{Do: Hang{After: 1}, Delay: time.Second},
+	} {
+		t.Run(fault.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { checkHealSparesWatch(t, fault) })
+		})
+	}
+}
+
+// checkHealSparesWatch checks that a watch that has met a fault gets all its events after Heal.
+func checkHealSparesWatch(t *testing.T, fault Fault) {
+	f := New()
+	n := &spyLog{}
+	f.Spy = n
+	f.InjectUnchecked(fault)
+	answer, _ := startWatch(t, f, "&resourceVersion=202")
+	synctest.Wait()
+	f.LiftFaults() // Without Heal, the watch would remain affected.
+	f.Heal()
+	<-time.After(fault.Delay)
+	synctest.Wait()
+	for _, name := range []string{"a", "b"} {
+		f.AddPod("default", name, "")
+		synctest.Wait()
+	}
+	wantNumber(t, "events", strings.Count(answer.Body.String(), "ADDED"), 2)
+	wantText(t, strings.Join(n.lines, "\n"), "told watch pods ADDED default/b, cut: false")
+}
+
+func TestHealDoesNotMendTruncatedWatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := New()
+		f.InjectUnchecked(Fault{Do: Hang{After: 1}})
+		answer, _ := startWatch(t, f, "&resourceVersion=202")
+		f.AddPods(1)
+		synctest.Wait()
+		f.Heal()
+		f.AddPods(1)
+		synctest.Wait()
+		wantNumber(t, "bytes", answer.Body.Len(), 1)
+	})
+}
+
 func TestFrameFollowsPendingChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := New()

@@ -60,9 +60,10 @@ type Server struct {
 	activity chan struct{} // closed and replaced with each change and each request
 	changed  chan struct{} // closed and replaced with each change
 
-	watchEnd      *watchEnding // ends the watches that run now; replaced when they end
-	lag           *lag         // applies to watches that start now; may be nil
-	pendingFrames []*Frame     // frames of SendFrame that no watch has sent yet
+	watchEnd      *watchEnding  // ends the watches that run now; replaced when they end
+	lag           *lag          // applies to watches that start now; may be nil
+	pendingFrames []*Frame      // frames of SendFrame that no watch has sent yet
+	healed        chan struct{} // closed and replaced by Heal
 
 	load          *Load // applies to requests that arrive now; nil if the server has no limit
 	injections    []*Injection
@@ -83,6 +84,7 @@ func New() *Server {
 		activity:      make(chan struct{}),
 		changed:       make(chan struct{}),
 		watchEnd:      &watchEnding{done: make(chan struct{})},
+		healed:        make(chan struct{}),
 		isCutOff:      map[string]bool{},
 	}
 	for _, name := range []string{"default", "kube-system"} {
@@ -125,13 +127,24 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // arrivalState is the part of the server's state that a request found on arrival. A watch compares it with the
-// current state. So once a request shows up in Requests, EndWatches, InstallCRD and Lag affect its watch, even if the
-// watch has not started yet.
+// current state. So once a request shows up in Requests, EndWatches, InstallCRD, Lag and Heal affect its watch, even if
+// the watch has not started yet.
 type arrivalState struct {
 	watchEnd *watchEnding
 	kinds    []kind
 	lag      *lag
-	load     *Load // nil if the server has no limit
+	load     *Load         // nil if the server has no limit
+	healed   chan struct{} // closed by Heal
+}
+
+// isHealed reports whether Heal has been called since the request arrived.
+func (a arrivalState) isHealed() bool {
+	select {
+	case <-a.healed:
+		return true
+	default:
+		return false
+	}
 }
 
 // recordRequest appends a request to the log of requests and returns the state that it found. canReach is false if
@@ -141,7 +154,7 @@ func (s *Server) recordRequest(info Request) (arrival arrivalState, canReach boo
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, info)
 	s.signalActivityLocked()
-	arrival = arrivalState{watchEnd: s.watchEnd, kinds: s.kinds, lag: s.lag, load: s.load}
+	arrival = arrivalState{watchEnd: s.watchEnd, kinds: s.kinds, lag: s.lag, load: s.load, healed: s.healed}
 	return arrival, !s.isCutOff[info.Host]
 }
 

@@ -60,7 +60,7 @@ func settle(d time.Duration) {
 	synctest.Wait()
 }
 
-// endFaults ends all faults, also those that wait for a request.
+// endFaults ends all faults, also those that wait for a request, or for more bytes of a watch.
 func (s *sim) endFaults() {
 	s.fake.Heal()
 	s.restoreServer()
