@@ -1,6 +1,6 @@
 // Package kube sends requests to one API server, as one user, and reads answers, streams, and the API's errors.
 //
-// It retries a request only after a 401, with a new credential. (net/http also retries if a connection was closed
+// It retries a request only after a 401, with another credential. (net/http also retries if a connection was closed
 // before the request was sent.) All other errors go to the caller, which decides when to retry: see RetryAfter. The
 // package follows no redirects. If a Permit is set, it sends no write without it. It never puts a token into an error.
 //
@@ -141,7 +141,7 @@ func (c *Client) Send(ctx context.Context, r Request, answer any) error {
 
 // Do sends a request, and returns an answer whose code is 2xx. The caller must close the answer's body. Any other
 // outcome is an error, which names the request, and wraps a *Status if the server has refused it. After a 401, Do sends
-// the request once more if there is a new credential.
+// the request once more if there is another token or client certificate.
 func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	if c.options.DryRun && r.isWrite() {
 		return nil, r.Failed(errDryRun)
@@ -158,7 +158,7 @@ func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	if renewalErr != nil {
 		return nil, r.Failed(fmt.Errorf("%w; and then: %w", err, renewalErr))
 	}
-	if fresh == cred {
+	if fresh.HasIdentityOf(cred) {
 		return nil, r.Failed(err)
 	}
 	resp, err = c.exchange(ctx, r, fresh)

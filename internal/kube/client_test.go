@@ -172,6 +172,14 @@ func TestRequestIsSentAgainOnceAfterA401(t *testing.T) {
 			sent:    []string{"old"},
 			err:     "what was not accepted: the old one",
 		},
+		"still the old one, with another CA": {
+			allowed: "another",
+			renew: func() (*kubeconfig.Credential, error) {
+				return &kubeconfig.Credential{Token: "old", TLS: &tls.Config{}}, nil
+			},
+			sent: []string{"old"},
+			err:  "what was not accepted: the old one",
+		},
 		"none": {
 			allowed: "another",
 			renew:   func() (*kubeconfig.Credential, error) { return nil, errors.New("no more") },

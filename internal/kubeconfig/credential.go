@@ -29,8 +29,9 @@ type Config struct {
 	Proxy func(*http.Request) (*url.URL, error)
 
 	// Credential returns the credential for the next request. It may wait for a file or a program until ctx ends.
-	// refused is nil, except after a 401: then it is the credential that the server has refused. If that is still the
-	// current one, all files are read again, and the exec program runs again. Credential is safe for concurrent use.
+	// refused is nil, except after a 401: then it is the credential that the server has refused. If the current one
+	// has the same token and client certificate, all files are read again, and the exec program runs again. Credential
+	// is safe for concurrent use.
 	Credential func(ctx context.Context, refused *Credential) (*Credential, error)
 
 	access *access // nil unless Load has made the Config
@@ -54,6 +55,15 @@ type Credential struct {
 
 	// Tried describes the credential without its secrets, for the error if the server answers 401.
 	Tried string
+
+	certificate string // the client certificate of TLS, in PEM; "" if there is none
+}
+
+// HasIdentityOf reports whether another credential has the same token and the same client certificate. Only these tell
+// the server who sends a request. So if it refuses one of the two credentials, it refuses the other one, too, even if
+// their CAs differ.
+func (c *Credential) HasIdentityOf(other *Credential) bool {
+	return c.Token == other.Token && c.certificate == other.certificate
 }
 
 // access is a cluster and a user. It makes the credentials.
@@ -91,7 +101,8 @@ type access struct {
 	key             part
 	token           part
 	tlsParts        [][]byte // the CA, certificate and key from which current.TLS was made
-	certDescription string   // of the client certificate in current.TLS; "" if there is none
+	tlsCertificate  string   // the client certificate in current.TLS, in PEM; "" if there is none
+	certDescription string   // of that certificate
 	problem         error    // the first reason why this renewal had to keep something old
 	isFailing       bool     // a warning was logged because the last renewal had a problem
 }
@@ -125,7 +136,7 @@ func (a *access) isLoading() bool { return a.current.TLS == nil }
 func (a *access) credential(ctx context.Context, refused *Credential) (*Credential, error) {
 	for {
 		a.mu.Lock()
-		isRefused := refused == a.current // never true if refused is nil, because current is not nil
+		isRefused := refused != nil && a.current.HasIdentityOf(refused)
 		isDue := !time.Now().Before(a.renewAt)
 		if !isRefused && !isDue {
 			defer a.mu.Unlock()
@@ -227,7 +238,12 @@ func (a *access) assemble(isForced bool) (*Credential, error) {
 	if token == a.current.Token && config == a.current.TLS {
 		return a.current, nil
 	}
-	return &Credential{Token: token, TLS: config, Tried: a.describe(token, tokenSource)}, nil
+	return &Credential{
+		Token:       token,
+		TLS:         config,
+		Tried:       a.describe(token, tokenSource),
+		certificate: a.tlsCertificate,
+	}, nil
 }
 
 // renewFromProgram takes token, certificate and key from the exec program, if there is one. It fails if the program
@@ -320,7 +336,7 @@ func (a *access) describe(token, tokenSource string) string {
 
 // renewTLS returns a TLS configuration for the CA, the certificate and the key: the current one if they are the same.
 // If they cannot be used, for example because only one of two files has been replaced yet, the current configuration
-// and certDescription stay. Without a current configuration, renewTLS returns an error.
+// and all that is known about it stay. Without a current configuration, renewTLS returns an error.
 func (a *access) renewTLS() (*tls.Config, error) {
 	parts := [][]byte{a.ca.data, a.cert.data, a.key.data}
 	if slices.EqualFunc(parts, a.tlsParts, bytes.Equal) {
@@ -335,6 +351,7 @@ func (a *access) renewTLS() (*tls.Config, error) {
 		return a.current.TLS, nil
 	}
 	a.tlsParts = parts
+	a.tlsCertificate = string(a.cert.data)
 	a.certDescription = certDescription
 	return next, nil
 }

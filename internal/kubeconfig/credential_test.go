@@ -2,8 +2,10 @@ package kubeconfig
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"podcount/internal/fakekube"
 	"podcount/internal/testkit"
@@ -39,6 +41,35 @@ func TestRefusedCredentialIsReadAgainDuringARenewal(t *testing.T) {
 		for _, c := range callers {
 			wantTokenOf(t, c, "two")
 		}
+	})
+}
+
+// A CA is read again every second, and a token every minute. So a new CA may come together with an old token.
+func TestRefusedTokenIsReadAgainAfterTheCAHasChanged(t *testing.T) {
+	dir := t.TempDir()
+	first := fakekube.NewAuthority(t, "the first CA").PEM()
+	second := fakekube.NewAuthority(t, "the second CA").PEM()
+	synctest.Test(t, func(t *testing.T) {
+		config := fakekube.Kubeconfig("https://h", nil, "tokenFile: token")
+		config = strings.Replace(config, "certificate-authority-data: ", "certificate-authority: ca.crt", 1)
+		testkit.WriteFiles(t, dir, map[string]string{"config": config, "token": "one", "ca.crt": string(first)})
+		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cfg.Close()
+		sent := mustCredential(t, cfg)
+		testkit.WriteFiles(t, dir, map[string]string{"token": "two", "ca.crt": string(second)})
+		testkit.Pass(2 * time.Second)
+		wantToken(t, cfg, "one")
+		if mustCredential(t, cfg).TLS == sent.TLS {
+			t.Error("the new CA is not used")
+		}
+		fresh, err := cfg.Credential(t.Context(), sent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.WantEqual(t, "the token after the server has refused the first one", fresh.Token, "two")
 	})
 }
 
