@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"podcount/internal/fakekube"
 	"podcount/internal/testkit"
 )
 
@@ -129,7 +131,6 @@ func TestBrokenRulesOfTheAccessAreFound(t *testing.T) {
 			fmt.Fprintf(c.stderr, "{\"level\":\"INFO\",\"msg\":\"hello\",\"key\":%q}\n", c.file(keyFile))
 		}, `logs a secret: {"level":"INFO","msg":"hello","key":"-----BEGIN PRIVATE KEY`},
 		{"a refused token once more", offersHTTP2, func(c *connection) {
-			<-time.After(10 * time.Second) // until the files are not new any more
 			c.list("wrong", "")
 			c.list("wrong", "")
 		}, "sends again at once, with the same credential, what got a 401: GET /api/v1/nodes"},
@@ -246,4 +247,43 @@ func TestFileStateTellsSinceWhenTheFilesHaveACredential(t *testing.T) {
 		f.note("two", false)
 		wantAge("in repaired files", 0)
 	})
+}
+
+func TestQuestionForTheNewestVersionIsNoRepetitionAfterAnotherWatch(t *testing.T) {
+	const question = "/api/v1/nodes?limit=1"
+	for _, row := range []struct {
+		name    string
+		refused string
+		watch   string
+		want    bool // the refused request is a repetition if it is sent again now
+	}{
+		{"another watch", question, "/api/v1/nodes?watch=1", false},
+		{"a watch of another resource", question, "/api/v1/pods?watch=1", true},
+		{"a list, which is no question", "/api/v1/nodes", "/api/v1/nodes?watch=1", true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := &proc{
+					refused:          map[string]*unauthorized{},
+					requestsInSecond: map[string]int{},
+				}
+				refused := requestTo(row.refused)
+				watch := requestTo(row.watch)
+				s := &sim{
+					fake:   fakekube.New(),
+					access: &access{isUnchecked: true},
+					byHost: map[string]*proc{watch.Host: p},
+				}
+				p.noteRefusal(refused)
+				s.Asked(watch)
+				isRepetition := p.refusedNow(refused) != nil
+				testkit.WantEqual(t, "a request is a repetition", isRepetition, row.want)
+			})
+		})
+	}
+}
+
+// requestTo returns a GET request that arrives now.
+func requestTo(path string) fakekube.Request {
+	return fakekube.RequestOf(httptest.NewRequest(http.MethodGet, path, nil))
 }

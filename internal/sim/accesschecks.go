@@ -2,6 +2,7 @@ package sim
 
 import (
 	"bytes"
+	"maps"
 	"strings"
 	"time"
 
@@ -14,7 +15,6 @@ type fileState struct {
 	since      time.Time // when that credential came into them, undamaged
 	isDamaged  bool
 	repairedAt time.Time // when they were last repaired
-	writtenAt  time.Time // when they were last written, with or without a change
 }
 
 // note notes that the files were written.
@@ -28,7 +28,6 @@ func (f *fileState) note(credential string, isDamaged bool) {
 	}
 	f.credential = credential
 	f.isDamaged = isDamaged
-	f.writtenAt = time.Now()
 }
 
 // wereDamagedSince reports whether the files were damaged at any time since then.
@@ -38,9 +37,9 @@ func (f *fileState) wereDamagedSince(then time.Time) bool {
 
 // unauthorized is a request that got a 401.
 type unauthorized struct {
-	at         time.Time
-	credential string
-	isRepeated bool // the same request had already got a 401 at the same moment
+	request    fakekube.Request
+	at         time.Time // when it got the 401
+	isRepeated bool      // the same request had already got a 401 at the same moment
 }
 
 // refusedNow returns the 401 that the same request got at this very moment, or nil. So a request that comes now is a
@@ -51,6 +50,14 @@ func (p *proc) refusedNow(q fakekube.Request) *unauthorized {
 		return nil
 	}
 	return last
+}
+
+// forgetRefusedQuestion forgets a 401 for the question for the newest version of a resource, because the process begins
+// another watch of that resource. Each watch may ask the question once, so the next question is no repetition.
+func (p *proc) forgetRefusedQuestion(watch fakekube.Request) {
+	maps.DeleteFunc(p.refused, func(_ string, last *unauthorized) bool {
+		return isVersionQuestion(last.request) && last.request.Path == watch.Path
+	})
 }
 
 // credentialIn returns the credential of a request: its token, or the common name in the client certificate.
@@ -110,16 +117,13 @@ func (s *sim) checkSecretsInLogLocked(p *proc, line []byte) {
 }
 
 // checkRepeatedAfterRefusalLocked checks that a process that got a 401 sends the request again at once at most once,
-// and then only with another credential. If the files have just been written, their CA may be the news, together with
-// the same token.
+// and then only with another credential.
 func (s *sim) checkRepeatedAfterRefusalLocked(p *proc, q fakekube.Request) {
 	last := p.refusedNow(q)
 	if last == nil {
 		return
 	}
-	const caAge = time.Second // how long the program may use a CA without looking at its file
-	mayHaveNewCA := time.Since(s.files.writtenAt) <= caAge
-	if credentialIn(q) == last.credential && !mayHaveNewCA {
+	if credentialIn(q) == credentialIn(last.request) {
 		s.breakRuleLocked(p, "sends again at once, with the same credential, what got a 401: %s", q)
 	}
 	if last.isRepeated {
@@ -145,7 +149,7 @@ func (s *sim) noteRefusal(q fakekube.Request) {
 // noteRefusal notes that a request got a 401.
 func (p *proc) noteRefusal(q fakekube.Request) {
 	isRepeated := p.refusedNow(q) != nil
-	p.refused[q.String()] = &unauthorized{at: time.Now(), credential: credentialIn(q), isRepeated: isRepeated}
+	p.refused[q.String()] = &unauthorized{request: q, at: time.Now(), isRepeated: isRepeated}
 }
 
 // mayRefuseFilesLocked reports whether a process may end with an error right after its start, because it found damaged

@@ -46,6 +46,7 @@ func (s *sim) Asked(q fakekube.Request) {
 	case q.Resource == "leases":
 		s.noteLeaseRequestLocked(p, q)
 	case q.Verb == "watch":
+		p.forgetRefusedQuestion(q)
 		s.noteWatchRequestLocked(p, q)
 		s.recordLocked("%s %s %s", p.host, q.Route, q.Query.Get("resourceVersion"))
 	case q.Verb == "list":
