@@ -601,14 +601,13 @@ func (r *Reflector[T]) reportDrift(drift []Delta[T], start time.Time) {
 		return
 	}
 	r.countAudit("drift")
-	slices.SortFunc(drift, func(a, b Delta[T]) int { return strings.Compare(a.Key().String(), b.Key().String()) })
 	var examples []string
 	for _, difference := range drift {
 		r.metrics.Count("podcount_cache_drift_total", r.kind.Name)
-		if len(examples) < maxDriftExamples {
-			examples = append(examples, describeDrift(difference))
-		}
+		examples = append(examples, describeDrift(difference))
 	}
+	slices.Sort(examples)
+	examples = examples[:min(len(examples), maxDriftExamples)]
 	r.log.Warn("the cache differed from the API server, and was corrected: "+
 		"the API server lost watch events, or etcd was restored from a backup",
 		"kind", r.kind.Name, "rv", r.resumeVersion, "objects", len(drift), "examples", strings.Join(examples, "; "))

@@ -6,27 +6,22 @@ import (
 )
 
 // GroupPauses pauses keys that were refused. If a group is not known to accept any key, a refused key also pauses its
-// whole group, because the other keys would probably be refused too. A pause of a key counts only in the group that
-// refused it.
+// whole group, because the other keys would probably be refused too. When another group refuses a key, the pauses of
+// the keys that the first group has refused end.
 //
 // A key must not be the zero value of K, nor a group that of G. The zero value of GroupPauses is ready for use. Safe
 // for concurrent use.
 type GroupPauses[K, G comparable] struct {
-	keys Pauses[keyInGroup[K, G]]
+	keys Pauses[K] // those that keysGroup has refused
 
 	mu          sync.Mutex // guards all fields below
+	keysGroup   G          // the group that was the last to refuse a key
 	accepting   G          // the group that is known to accept keys, or the zero value
 	lastRefused K          // the key that was refused last, or the zero value if a key was accepted after that
 
 	// The last group that was paused. Its pause has no effect while the group is known to accept keys.
 	pausedGroup G
 	pausedUntil time.Time
-}
-
-// keyInGroup is a key that was refused, and the group that refused it.
-type keyInGroup[K, G comparable] struct {
-	key   K
-	group G
 }
 
 // Refused pauses a key for d, because it was refused. It reports whether no key was paused before.
@@ -46,7 +41,11 @@ func (p *GroupPauses[K, G]) Refused(key K, group G, d time.Duration) (isFirst bo
 		p.pausedGroup = group
 		p.pausedUntil = time.Now().Add(d)
 	}
-	return p.keys.Begin(keyInGroup[K, G]{key, group}, d)
+	if p.keysGroup != group {
+		p.keysGroup = group
+		p.keys.EndAll(func(K) bool { return true })
+	}
+	return p.keys.Begin(key, d)
 }
 
 // Accepted records that a group has accepted a key. This ends the pause of the group, but not those of single keys.
@@ -62,7 +61,10 @@ func (p *GroupPauses[K, G]) Accepted(group G) {
 func (p *GroupPauses[K, G]) Left(key K, group G) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	left := p.keys.Left(keyInGroup[K, G]{key, group})
+	var left time.Duration
+	if p.keysGroup == group {
+		left = p.keys.Left(key)
+	}
 	isGroupPaused := p.pausedGroup == group && p.accepting != group
 	if isGroupPaused {
 		left = max(left, time.Until(p.pausedUntil))
@@ -70,7 +72,5 @@ func (p *GroupPauses[K, G]) Left(key K, group G) time.Duration {
 	return left
 }
 
-// End forgets the pauses of a key, in whichever group. It reports whether no key is paused any more, as Pauses.End does.
-func (p *GroupPauses[K, G]) End(key K) (wasLast bool) {
-	return p.keys.EndAll(func(one keyInGroup[K, G]) bool { return one.key == key })
-}
+// End forgets the pause of a key. It reports whether no key is paused any more, as Pauses.End does.
+func (p *GroupPauses[K, G]) End(key K) (wasLast bool) { return p.keys.End(key) }

@@ -20,17 +20,17 @@ func TestGroupThatAcceptsNothingIsPaused(t *testing.T) {
 	})
 }
 
-func TestKeyIsPausedOnlyInTheGroupThatRefusedIt(t *testing.T) {
+func TestKeyIsPausedOnlyInTheGroupThatRefusedItLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p GroupPauses[string, int]
 		p.Refused("a", 1, time.Minute)
 		p.Accepted(2)
 		testkit.WantEqual(t, "left of a", p.Left("a", 1), time.Minute)
 		testkit.WantEqual(t, "left of a in another group", p.Left("a", 2), time.Duration(0))
-		p.Refused("a", 2, time.Minute)
-		testkit.WantEqual(t, "left of a after another refusal", p.Left("a", 2), time.Minute)
-		testkit.WantEqual(t, "both pauses were the last", p.End("a"), true)
-		testkit.WantEqual(t, "left of a afterwards", p.Left("a", 2), time.Duration(0))
+		testkit.WantEqual(t, "b is the first of the other group", p.Refused("b", 2, time.Minute), true)
+		testkit.WantEqual(t, "left of b", p.Left("b", 2), time.Minute)
+		testkit.WantEqual(t, "left of a in the other group", p.Left("a", 2), time.Duration(0))
+		testkit.WantEqual(t, "b was last", p.End("b"), true)
 	})
 }
 

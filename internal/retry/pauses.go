@@ -50,11 +50,9 @@ func (p *Pauses[K]) End(key K) (wasLast bool) {
 	return len(p.ends) == 0
 }
 
-// EndAll forgets the pauses of all keys that match. It reports what End does.
-func (p *Pauses[K]) EndAll(matches func(K) bool) (wasLast bool) {
+// EndAll forgets the pauses of all keys that match.
+func (p *Pauses[K]) EndAll(matches func(K) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	before := len(p.ends)
 	maps.DeleteFunc(p.ends, func(key K, _ time.Time) bool { return matches(key) })
-	return before > 0 && len(p.ends) == 0
 }
