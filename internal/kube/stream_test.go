@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/url"
 	"testing"
 	"time"
@@ -44,6 +45,22 @@ func TestUnansweredStreamEndsAfterSilence(t *testing.T) {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
 		testkit.WantText(t, err.Error(), "watch pods: no data arrived for 2m30s")
+	})
+}
+
+func TestHandshakeThatHangsIsGivenUp(t *testing.T) {
+	const handshakeTimeout = 10 * time.Second // the default of net/http
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		ours, theirs := net.Pipe()
+		defer theirs.Close()
+		go io.Copy(io.Discard, theirs)
+		silent := func(context.Context, string, string) (net.Conn, error) { return ours, nil }
+		client := clientOver(t, f, true, func(Dialer) Dialer { return silent })
+		defer client.Close()
+		start := time.Now()
+		_, err := client.Stream(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"})
+		testkit.WantError(t, "Stream", err, "TLS handshake timeout")
+		testkit.WantEqual(t, "time until then", time.Since(start), handshakeTimeout)
 	})
 }
 
