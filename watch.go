@@ -116,16 +116,19 @@ type Reflector[T Object[T]] struct {
 
 	installed atomic.Pointer[Installation] // see Installed
 
-	// mu guards the fields below. Only Run changes them, except for the last three.
-	mu            sync.Mutex
+	mu sync.Mutex // guards the fields down to confirmation
+
+	// Only Run changes these, so Run reads them without mu.
 	resumeVersion string             // the resourceVersion of the next watch; "" means that a list is due
 	lastContact   time.Time          // when the server last sent a list or an event
 	listedAsOf    time.Time          // when the last complete list without a version was requested
 	pausedUntil   time.Time          // when the last backoff ends, or has ended
 	interrupt     context.CancelFunc // ends the watch or the audit that runs; nil while none does
-	askAgainAt    time.Time          // newestVersion must not be called before this time
-	answered      string             // the newest version in an answer to Patch since the last list began; "" if none
-	confirmation  *confirmation      // what Confirm waits for; nil while it does not wait
+
+	// Other goroutines change these, too.
+	askAgainAt     time.Time     // newestVersion must not be called before this time
+	newestAnswered string        // the newest version in an answer to Patch since the last complete list; "" if none
+	confirmation   *confirmation // what Confirm waits for; nil while it does not wait
 
 	// Only Run and the methods that it calls use the fields below.
 	decoder *decoder[T]
@@ -428,7 +431,7 @@ func (r *Reflector[T]) recordFailure(problem string, err error) (wait time.Durat
 // was. The request has no resourceVersion: without one, the server returns the most recent state.
 func (r *Reflector[T]) relist(ctx context.Context) error {
 	start := time.Now()
-	r.forgetAnswers()
+	answeredBefore := r.answeredVersion()
 	listing := r.BeginList()
 	meta, err := r.readList(ctx, r.newListRequest(), listing)
 	if err != nil {
@@ -436,6 +439,7 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 		return err // Without Commit, the listing is dropped, and the store does not change.
 	}
 	r.commitList(listing, meta.ResourceVersion, start)
+	r.forgetAnsweredVersion(answeredBefore)
 	r.recordList(start)
 	r.markSynced()
 	return nil
@@ -784,10 +788,10 @@ func (r *Reflector[T]) newWatchRequest() kube.Request {
 
 // haveVersionsGoneBack reports whether the server's newest version is older than one that it has named before. Then etcd
 // was restored from a backup, and a relist is urgent: soon the server will use the same versions again for other
-// changes.
+// changes. If the server has used them already, this finds nothing, and only an audit can.
 //
 // If the server does not answer, suspectsRestore stays set, and the next watch asks again. The same happens while
-// Retry-After forbids the question. The watch that is open need not wait for that, because the server has accepted it.
+// Retry-After forbids the question. The open watch goes on at once, because Retry-After was for the question alone.
 func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
 	if r.untilNextQuestion() > 0 {
 		return false
@@ -801,30 +805,40 @@ func (r *Reflector[T]) haveVersionsGoneBack(ctx context.Context) bool {
 	return r.noticeRestore(known, newest)
 }
 
-// newestKnown returns the newest version that the server has named: resumeVersion, or that of an answer to Patch.
+// newestKnown returns the newest version that the server has named: resumeVersion, or that of an answer to Patch. While
+// no watch works, only the answers tell how new the server has been.
 func (r *Reflector[T]) newestKnown() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.answered != "" && isNewerVersion(r.answered, r.resumeVersion) {
-		return r.answered
+	if r.newestAnswered != "" && isNewerVersion(r.newestAnswered, r.resumeVersion) {
+		return r.newestAnswered
 	}
 	return r.resumeVersion
 }
 
-// noteAnswer notes the version in an answer to Patch.
-func (r *Reflector[T]) noteAnswer(version string) {
+// noteAnsweredVersion notes the version in an answer to Patch. It ignores versions that cannot be compared.
+func (r *Reflector[T]) noteAnsweredVersion(version string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.answered == "" || isNewerVersion(version, r.answered) {
-		r.answered = version
+	if isDecimal(version) && isNewerVersion(version, r.newestAnswered) {
+		r.newestAnswered = version
 	}
 }
 
-// forgetAnswers forgets the answers to Patch before a list, which replaces everything that they brought.
-func (r *Reflector[T]) forgetAnswers() {
+func (r *Reflector[T]) answeredVersion() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.answered = ""
+	return r.newestAnswered
+}
+
+// forgetAnsweredVersion forgets the newest version in an answer, unless it has changed since it was read. A list that
+// began after that has replaced all that those answers had brought.
+func (r *Reflector[T]) forgetAnsweredVersion(read string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.newestAnswered == read {
+		r.newestAnswered = ""
+	}
 }
 
 // newestVersion asks the server for its newest version. The request is a list of one object, without a version. The
@@ -836,13 +850,21 @@ func (r *Reflector[T]) newestVersion(ctx context.Context, timeout time.Duration)
 	request.Timeout = timeout
 	var page struct{ Metadata wire.ListMeta }
 	err := r.client.Send(ctx, request, &page)
-	r.mu.Lock()
-	r.askAgainAt = time.Now().Add(kube.RetryAfter(err))
-	r.mu.Unlock()
+	r.postponeQuestion(kube.RetryAfter(err))
 	return page.Metadata.ResourceVersion, err
 }
 
-// untilNextQuestion returns how long newestVersion must not be called, because of the last Retry-After. It returns 0 or
+// postponeQuestion forbids newestVersion for some time, unless it is forbidden for longer already.
+func (r *Reflector[T]) postponeQuestion(wait time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	askAgainAt := time.Now().Add(wait)
+	if askAgainAt.After(r.askAgainAt) {
+		r.askAgainAt = askAgainAt
+	}
+}
+
+// untilNextQuestion returns how much longer newestVersion must not be called, because of Retry-After. It returns 0 or
 // less if newestVersion may be called now.
 func (r *Reflector[T]) untilNextQuestion() time.Duration {
 	r.mu.Lock()
@@ -1168,16 +1190,24 @@ type confirmation struct {
 // awaitConfirmation returns when waiting ends, because the store is confirmed or podcount stops. First it lets the
 // watch confirm the store. If that does not happen soon, it demands a list.
 func (r *Reflector[T]) awaitConfirmation(waiting context.Context) {
-	reasonToList := r.giveWatchAChance(waiting)
-	r.demandList(reasonToList)
+	reasonToList := r.askAndAwaitWatch(waiting)
+	if waiting.Err() == nil {
+		r.demandList(reasonToList)
+	}
 	<-waiting.Done()
 }
 
-// giveWatchAChance asks the server for its newest version, and gives the watch some time to reach it. Then it returns
-// the reason for a list. If waiting ends meanwhile, it returns at once, and its result means nothing.
-func (r *Reflector[T]) giveWatchAChance(waiting context.Context) (reasonToList string) {
-	for tries := 1; ; tries++ {
-		retry.Sleep(waiting, r.untilNextQuestion())
+// maxQuestions is how often Confirm asks for the newest version before it demands a list. The watch may work although
+// all questions fail, and then nothing else would confirm the store.
+const maxQuestions = 3
+
+// askAndAwaitWatch asks the server for its newest version, and gives the watch some time to reach it. It returns the
+// reason why Run must list. If waiting has ended, there is no reason.
+func (r *Reflector[T]) askAndAwaitWatch(waiting context.Context) (reasonToList string) {
+	for tries := 1; tries <= maxQuestions; tries++ {
+		if retry.Sleep(waiting, r.untilNextQuestion()) != nil {
+			return ""
+		}
 		if r.isPaused() {
 			// A question now would disturb a server that needs rest. The list waits until the backoff is over.
 			return "elected"
@@ -1190,7 +1220,7 @@ func (r *Reflector[T]) giveWatchAChance(waiting context.Context) (reasonToList s
 		if err == nil {
 			r.recordNewest(newest)
 			retry.Sleep(waiting, confirmPatience)
-			return "elected"
+			return "elected" // because the watch has not reached that version in time
 		}
 		if waiting.Err() != nil {
 			return ""
@@ -1198,6 +1228,7 @@ func (r *Reflector[T]) giveWatchAChance(waiting context.Context) (reasonToList s
 		r.confirmOutage.Failed("confirm", "cannot confirm the cache", kube.PauseBetweenComplaints(err), "err", err)
 		retry.Sleep(waiting, retry.Backoff(tries, initialBackoff, maxBackoff))
 	}
+	return "elected"
 }
 
 // isPaused reports whether Run is in a backoff.
@@ -1358,7 +1389,7 @@ func (r *Reflector[T]) Patch(
 		r.countPatch("failed")
 		return now, err
 	}
-	r.noteAnswer(now.meta().ResourceVersion())
+	r.noteAnsweredVersion(now.meta().ResourceVersion())
 	r.publish(r.ApplyAnswer(now)...)
 	if !isKept(now) {
 		r.countPatch("stripped")

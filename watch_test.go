@@ -1894,6 +1894,17 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 			shortest: confirmTimeout,
 			longest:  confirmTimeout + 2*initialBackoff,
 		},
+		{
+			name: "the question always fails",
+			before: func(t *testing.T, f *fakekube.Server, _ *testReflector) {
+				f.AddPod("default", "new", "")
+				questions := fakekube.Requests{If: isVersionQuestion}
+				f.Inject(t, suite.StatusFault(questions, maxQuestions, 500, "InternalError", nil))
+			},
+			shortest: (1 + 2 + 4) * initialBackoff,
+			longest:  2 * (1 + 2 + 4) * initialBackoff,
+			relist:   "elected",
+		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
