@@ -786,8 +786,8 @@ func (r *Reflector[T]) newWatchRequest() kube.Request {
 	return request
 }
 
-// haveVersionsGoneBack reports whether the server's newest version is older than one that it has named before. Then etcd
-// was restored from a backup, and a relist is urgent: soon the server will use the same versions again for other
+// haveVersionsGoneBack reports whether the server's newest version is older than one that it named before. Then etcd was
+// restored from a backup, and a relist is urgent: soon the server will use the same versions again for other
 // changes. If the server has used them already, this finds nothing, and only an audit can.
 //
 // If the server does not answer, suspectsRestore stays set, and the next watch asks again. The same happens while

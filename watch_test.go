@@ -566,7 +566,7 @@ func TestWatchFromTheFutureLeadsToARelist(t *testing.T) {
 }
 
 // While no watch works, the answers to patches bring newer versions than the one that the next watch resumes from.
-func TestRestoreIsNoticedByTheVersionOfAnAnswer(t *testing.T) {
+func TestRestoreWhileNoWatchWorksIsNoticedByTheVersionOfAnAnswer(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPod("default", "p", "")
 		r := reflectPods(t, f)
@@ -574,7 +574,7 @@ func TestRestoreIsNoticedByTheVersionOfAnAnswer(t *testing.T) {
 		f.EndWatches(false)
 		testkit.Pass(time.Minute)
 		restore := f.Snapshot()
-		f.AddNode("n") // so that the answer is newer than what the watch resumes from and than the snapshot
+		f.AddNode("n") // The answer must be newer than the snapshot, and than the version that the watch resumes from.
 		patch := map[string]any{"metadata": map[string]any{"labels": map[string]any{"checked": "yes"}}}
 		_, err := r.Patch(t.Context(), r.Get(Key{"default", "p"}), "", patch, func(*Pod) bool { return true })
 		if err != nil {

@@ -129,7 +129,7 @@ func checkHealSparesWatch(t *testing.T, fault Fault) {
 	f.InjectUnchecked(fault)
 	answer, _ := startWatch(t, f, "&resourceVersion=202")
 	synctest.Wait()
-	f.LiftFaults() // Without Heal, the watch would remain affected.
+	f.LiftFaults() // This alone would leave the watch affected.
 	f.Heal()
 	<-time.After(fault.Delay)
 	synctest.Wait()

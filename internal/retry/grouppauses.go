@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// GroupPauses pauses keys that were refused. If a group is not known to accept any key, a refused key also pauses its
-// whole group, because the other keys would probably be refused too. When another group refuses a key, the pauses of
-// the keys that the first group has refused end.
+// GroupPauses pauses keys that were refused. For example, a key is an object, and its group is an installation of the
+// CRD. A refused key also pauses its whole group, unless the group is known to accept keys: the other keys would
+// probably be refused, too. If another group refuses a key, all pauses of single keys end.
 //
 // A key must not be the zero value of K, nor a group that of G. The zero value of GroupPauses is ready for use. Safe
 // for concurrent use.
 type GroupPauses[K, G comparable] struct {
-	keys Pauses[K] // those that keysGroup has refused
+	keys Pauses[K] // those that keysGroup has refused; it has a lock of its own
 
 	mu          sync.Mutex // guards all fields below
 	keysGroup   G          // the group that was the last to refuse a key
@@ -26,7 +26,8 @@ type GroupPauses[K, G comparable] struct {
 
 // Refused pauses a key for d, because it was refused. It reports whether no key was paused before.
 //
-// After two different keys were refused in a row, no group is known to accept keys any more.
+// After two different keys were refused in a row, of whichever groups, no group is known to accept keys any more. A key
+// that is refused again does not count.
 func (p *GroupPauses[K, G]) Refused(key K, group G, d time.Duration) (isFirst bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

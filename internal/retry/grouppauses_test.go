@@ -8,7 +8,7 @@ import (
 	"podcount/internal/testkit"
 )
 
-func TestGroupThatAcceptsNothingIsPaused(t *testing.T) {
+func TestGroupThatIsNotKnownToAcceptKeysIsPaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p GroupPauses[string, int]
 		testkit.WantEqual(t, "a is first", p.Refused("a", 1, time.Minute), true)
@@ -20,7 +20,7 @@ func TestGroupThatAcceptsNothingIsPaused(t *testing.T) {
 	})
 }
 
-func TestKeyIsPausedOnlyInTheGroupThatRefusedItLast(t *testing.T) {
+func TestRefusalByAnotherGroupEndsThePausesOfKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p GroupPauses[string, int]
 		p.Refused("a", 1, time.Minute)

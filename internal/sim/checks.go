@@ -223,8 +223,8 @@ func (s *sim) checkWriteIntervalLocked(p *proc, q fakekube.Request, patch sentPa
 }
 
 // checkWriteIsNeededLocked checks that a write changes the object as the process knows it. If the process has received
-// the object at this very moment, it may have decided on the write before that. After a 401, it sends the same write
-// again.
+// the object at this very moment, or has not read it yet, it may have decided on the write before that. After a 401, it
+// sends the same write again.
 func (s *sim) checkWriteIsNeededLocked(p *proc, q fakekube.Request, patch sentPatch) {
 	known := p.knows[objectID(q.Resource, keyIn(q))]
 	if known == nil || p.mayBeStale[q.Resource] {
@@ -232,7 +232,7 @@ func (s *sim) checkWriteIsNeededLocked(p *proc, q fakekube.Request, patch sentPa
 	}
 	isSameObject := fakekube.TextIn(fakekube.MetaOf(known.object), "uid") == patch.Metadata.UID
 	isJustReceived := !known.at.Before(time.Now())
-	isUnread := s.mayBeUnread(p, q.Resource, known.at)
+	isUnread := s.mayBeUnreadLocked(p, q.Resource, known.at)
 	isRepeated := p.refusedNow(q) != nil // after a 401, with another credential
 	if !isSameObject || isJustReceived || isUnread || isRepeated {
 		return
@@ -243,12 +243,12 @@ func (s *sim) checkWriteIsNeededLocked(p *proc, q fakekube.Request, patch sentPa
 	}
 }
 
-// mayBeUnread reports whether the process may not yet have read an event that reached it at this time, because it has
-// asked for the newest version first.
-func (s *sim) mayBeUnread(p *proc, resource string, at time.Time) bool {
-	asked, hasAsked := p.askedAt[resource]
-	hasMeanwhileArrived := hasAsked && !at.Before(asked)
-	return hasMeanwhileArrived && time.Since(asked) <= s.LongestQuestion
+// mayBeUnreadLocked reports whether the process may not yet have read an event that reached it at this time, because it
+// has asked for the newest version first.
+func (s *sim) mayBeUnreadLocked(p *proc, resource string, at time.Time) bool {
+	askedAt, hasAsked := p.askedAt[resource]
+	arrivedAfterQuestion := hasAsked && !at.Before(askedAt)
+	return arrivedAfterQuestion && time.Since(askedAt) <= s.LongestQuestion
 }
 
 // changes reports whether the patch changes an object: the labels of a node, or the status of a Count.
