@@ -567,32 +567,49 @@ func TestWatchFromTheFutureLeadsToARelist(t *testing.T) {
 
 // While no watch works, the answers to patches bring newer versions than the one that the next watch resumes from.
 func TestRestoreWhileNoWatchWorksIsNoticedByTheVersionOfAnAnswer(t *testing.T) {
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPod("default", "p", "")
-		r := reflectPods(t, f)
-		refusals := f.Script(t, "watch pods, always: refuse 503")
-		f.EndWatches(false)
-		testkit.Pass(time.Minute)
-		restore := f.Snapshot()
-		f.AddNode("n") // The answer must be newer than the snapshot, and than the version that the watch resumes from.
-		patch := map[string]any{"metadata": map[string]any{"labels": map[string]any{"checked": "yes"}}}
-		_, err := r.Patch(t.Context(), r.Get(Key{"default", "p"}), "", patch, func(*Pod) bool { return true })
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, row := range []struct {
+		name      string
+		failsList bool // a list fails after the answer
+	}{
+		{"which is the last thing that was heard", false},
+		{"although a list has failed since", true},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddPod("default", "p", "")
+				r := reflectPods(t, f)
+				refusals := f.Script(t, "watch pods, always: refuse 503")
+				f.EndWatches(false)
+				testkit.Pass(time.Minute)
+				restore := f.Snapshot()
+				f.AddNode("n") // The answer must be newer than the snapshot, and than what the watch resumes from.
+				patch := map[string]any{"metadata": map[string]any{"labels": map[string]any{"checked": "yes"}}}
+				_, err := r.Patch(t.Context(), r.Get(Key{"default", "p"}), "", patch, func(*Pod) bool { return true })
+				if err != nil {
+					t.Fatal(err)
+				}
+				if row.failsList {
+					f.Script(t, "list pods: refuse 410") // an audit
+					f.Script(t, "list pods: refuse 500") // the list in its place
+					passUntilAudit(f)
+					testkit.Pass(time.Minute)
+					testkit.WantNumber(t, "lists and audits", len(podLists(f)), 3)
+				}
 
-		r.net.Refuse()
-		f.EndWatches(true)
-		restore()
-		testkit.Pass(time.Minute)
-		for _, refusal := range refusals {
-			refusal.Lift()
-		}
-		r.net.Restore()
-		testkit.Pass(time.Minute)
-		testkit.WantText(t, r.metrics.Text(), `podcount_relists_total{kind="Pod",reason="restored"} 1`)
-		r.wantInSync(t, f)
-	})
+				r.net.Refuse()
+				f.EndWatches(true)
+				restore()
+				testkit.Pass(time.Minute)
+				for _, refusal := range refusals {
+					refusal.Lift()
+				}
+				r.net.Restore()
+				testkit.Pass(time.Minute)
+				testkit.WantText(t, r.metrics.Text(), `podcount_relists_total{kind="Pod",reason="restored"} 1`)
+				r.wantInSync(t, f)
+			})
+		})
+	}
 }
 
 func TestHalfOpenConnectionIsNoticed(t *testing.T) {
