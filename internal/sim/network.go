@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -41,6 +42,7 @@ type wire struct {
 
 	silenceOnce sync.Once
 	closeOnce   sync.Once
+	isEnding    atomic.Bool // crypto/tls is about to close it
 }
 
 // lostDialTimeout is how long the kernel tries to reach a host that does not answer.
@@ -98,12 +100,21 @@ func (w *wire) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write sends to the server. Once the wire is silent, it drops everything.
+// Write sends to the server. Once the wire is silent or about to be closed, it drops everything.
 func (w *wire) Write(p []byte) (int, error) {
-	if w.isSilent() {
+	if w.isSilent() || w.isEnding.Load() {
 		return len(p), nil
 	}
 	return w.Conn.Write(p)
+}
+
+// SetWriteDeadline is what crypto/tls calls before it sends its last alert and closes the connection. Nothing else calls
+// it. A socket takes those few bytes at once, but a pipe blocks until the server reads. net/http holds a lock meanwhile,
+// and virtual time stands still while a goroutine waits for a lock. So the wire drops the alert: the server notices the
+// end by Close.
+func (w *wire) SetWriteDeadline(t time.Time) error {
+	w.isEnding.Store(true)
+	return w.Conn.SetWriteDeadline(t)
 }
 
 // Close closes the connection. The server notices it even if the wire is silent.

@@ -70,3 +70,18 @@ func isCut(conn net.Conn) bool {
 	_, err := conn.Read(make([]byte, 1))
 	return !errors.Is(err, os.ErrDeadlineExceeded)
 }
+
+func TestLastAlertOfTLSDoesNotWaitForTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe() // nobody reads from theirs
+		defer theirs.Close()
+		l := &link{wires: map[*wire]bool{}}
+		w := l.newWire(ours)
+		defer w.Close()
+		start := time.Now()
+		w.SetWriteDeadline(start.Add(5 * time.Second))
+		_, err := w.Write([]byte("alert"))
+		testkit.WantEqual(t, "the error", err, nil)
+		testkit.WantEqual(t, "time that it took", time.Since(start), time.Duration(0))
+	})
+}

@@ -106,6 +106,8 @@ func (q *seedQueue) run(t *testing.T, o Options) {
 		return
 	}
 	q.noteFailure() // so that the others begin no more seeds meanwhile
+	// The log of a test comes only when all seeds have run, so this line shows a failure in time.
+	fmt.Printf("seed %d has failed: %s\n", o.Seed, result.Broken[0])
 	if q.mayShrink() {
 		t.Log(shortestStory(t, o, result, q.Shrink))
 	}
