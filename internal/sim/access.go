@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,8 +35,7 @@ type access struct {
 	dir     string              // of the kubeconfigs, and of the files that they name
 	clients *fakekube.Authority // issues the client certificates
 
-	// isShedding is whether the server asks its clients to close their connections.
-	isShedding atomic.Bool
+	shedding shedding
 
 	// mu guards dice, and all fields below.
 	mu sync.Mutex
@@ -158,7 +156,7 @@ func (s *sim) serveRequest(w http.ResponseWriter, r *http.Request) {
 			s.forgetInFlight(p)
 		}
 	}()
-	if s.access.isShedding.Load() {
+	if s.access.shedding.isActive() {
 		w.Header().Set("Connection", "close")
 	}
 	s.fake.ServeHTTP(w, r)

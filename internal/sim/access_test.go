@@ -196,7 +196,7 @@ func (s *sim) accessProblems() (problems []string) {
 	if slices.ContainsFunc(s.slots, isMute) {
 		problems = append(problems, "new connections are silent")
 	}
-	if s.access.isShedding.Load() {
+	if s.access.shedding.isActive() {
 		problems = append(problems, "connections are shed")
 	}
 	return problems

@@ -197,8 +197,8 @@ type connectionsShed struct {
 
 func (f connectionsShed) strike(s *sim) string {
 	d := s.drawDuration(f.lasts)
-	s.access.isShedding.Store(true)
-	s.later(d, func() { s.access.isShedding.Store(false) })
+	s.access.shedding.set(true)
+	s.later(d, func() { s.access.shedding.set(false) })
 	return fmt.Sprintf("CONNECTIONS ARE SHED for %v", d)
 }
 
@@ -220,7 +220,7 @@ func (f newConnectionsSilent) strike(s *sim) string {
 // healAccess ends the faults of the access. If that needs another credential, it comes at once.
 func (s *sim) healAccess() {
 	a := s.access
-	a.isShedding.Store(false)
+	a.shedding.set(false)
 	if a.kind == noCredential {
 		return
 	}

@@ -223,18 +223,19 @@ func (s *sim) checkWriteIntervalLocked(p *proc, q fakekube.Request, patch sentPa
 }
 
 // checkWriteIsNeededLocked checks that a write changes the object as the process knows it. If the process has received
-// the object at this very moment, or has not read it yet, it may have decided on the write before that. After a 401, it
-// sends the same write again.
+// the object at this very moment, or has not read it yet, it may have decided on the write before that. The decision
+// may also be older because net/http has sent the write again. After a 401, the process sends the same write again.
 func (s *sim) checkWriteIsNeededLocked(p *proc, q fakekube.Request, patch sentPatch) {
 	known := p.knows[objectID(q.Resource, keyIn(q))]
 	if known == nil || p.mayBeStale[q.Resource] {
 		return
 	}
 	isSameObject := fakekube.TextIn(fakekube.MetaOf(known.object), "uid") == patch.Metadata.UID
-	isJustReceived := !known.at.Before(time.Now())
+	decidedAt := time.Now().Add(-s.longestResendLocked(p, q)) // or later
+	isReceivedLater := !known.at.Before(decidedAt)
 	isUnread := s.mayBeUnreadLocked(p, q.Resource, known.at)
 	isRepeated := p.refusedNow(q) != nil // after a 401, with another credential
-	if !isSameObject || isJustReceived || isUnread || isRepeated {
+	if !isSameObject || isReceivedLater || isUnread || isRepeated {
 		return
 	}
 	if !patch.changes(known.object, q.Resource) {

@@ -30,6 +30,7 @@ type link struct {
 	maxAge   time.Duration  // the age at which a fault breaks connections; 0 if there is no such fault
 	wires    map[*wire]bool // the connections that the process has not closed
 	closedAt time.Time      // when a wire was last closed or broken; what the server writes at that moment may be lost
+	brokenAt time.Time      // when the process last noticed that a wire was broken
 }
 
 // wire is one connection. Once it is silent, everything that is sent in either direction is lost.
@@ -97,6 +98,9 @@ func (w *wire) Read(p []byte) (int, error) {
 		<-w.closed
 		return 0, net.ErrClosed
 	}
+	if err != nil && !w.isClosed() {
+		w.link.noteBroken()
+	}
 	return n, err
 }
 
@@ -133,6 +137,16 @@ func (w *wire) silence() { w.silenceOnce.Do(func() { close(w.silent) }) }
 func (w *wire) isSilent() bool {
 	select {
 	case <-w.silent:
+		return true
+	default:
+		return false
+	}
+}
+
+// isClosed reports whether the process has closed the connection.
+func (w *wire) isClosed() bool {
+	select {
+	case <-w.closed:
 		return true
 	default:
 		return false
@@ -247,6 +261,20 @@ func (l *link) noteBreak() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closedAt = time.Now()
+}
+
+// noteBroken notes that the process notices at this moment that a connection is broken.
+func (l *link) noteBroken() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.brokenAt = time.Now()
+}
+
+// hasBrokenWithin reports whether the process has noticed, at most d ago, that a connection was broken.
+func (l *link) hasBrokenWithin(d time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.brokenAt.IsZero() && time.Since(l.brokenAt) <= d
 }
 
 func (l *link) openWires() []*wire {
