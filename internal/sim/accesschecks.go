@@ -91,7 +91,7 @@ func (s *sim) checkAccessLocked(p *proc, q fakekube.Request) {
 
 // checkNewCredentialIsUsedLocked checks that a process does not use an old credential for long.
 func (s *sim) checkNewCredentialIsUsedLocked(p *proc, q fakekube.Request) {
-	limit := s.LongestOldCredential + connectTime + s.longestResendLocked(p, q)
+	limit := s.LongestOldCredential + connectTime + s.maxAgeLocked(p, q)
 	if s.access.kind == tokenOfProgram {
 		limit += s.access.lifetime // The exec program runs again only when its last credential has expired.
 	}

@@ -222,20 +222,20 @@ func (s *sim) checkWriteIntervalLocked(p *proc, q fakekube.Request, patch sentPa
 	}
 }
 
-// checkWriteIsNeededLocked checks that a write changes the object as the process knows it. If the process has received
-// the object at this very moment, or has not read it yet, it may have decided on the write before that. The decision
-// may also be older because net/http has sent the write again. After a 401, the process sends the same write again.
+// checkWriteIsNeededLocked checks that a write changes the object as the process knows it. The process may have decided
+// on the write before it read the object: if it has received the object at this very moment, if it has not read the
+// object yet, or if net/http retries the write. After a 401, the process sends the same write again.
 func (s *sim) checkWriteIsNeededLocked(p *proc, q fakekube.Request, patch sentPatch) {
 	known := p.knows[objectID(q.Resource, keyIn(q))]
 	if known == nil || p.mayBeStale[q.Resource] {
 		return
 	}
 	isSameObject := fakekube.TextIn(fakekube.MetaOf(known.object), "uid") == patch.Metadata.UID
-	decidedAt := time.Now().Add(-s.longestResendLocked(p, q)) // or later
-	isReceivedLater := !known.at.Before(decidedAt)
+	earliestDecision := time.Now().Add(-s.maxAgeLocked(p, q))
+	mayBeDecidedBefore := !known.at.Before(earliestDecision)
 	isUnread := s.mayBeUnreadLocked(p, q.Resource, known.at)
 	isRepeated := p.refusedNow(q) != nil // after a 401, with another credential
-	if !isSameObject || isReceivedLater || isUnread || isRepeated {
+	if !isSameObject || mayBeDecidedBefore || isUnread || isRepeated {
 		return
 	}
 	if !patch.changes(known.object, q.Resource) {

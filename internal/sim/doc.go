@@ -19,7 +19,8 @@
 // the seed is a multiple of 50, or six hours if it takes aim at a rare state (aim.go).
 //
 // Three sets of rules always apply: those for requests (checks.go), which depend on what each process knows
-// (knowledge.go), those for credentials (accesschecks.go), and those for the logs of the processes (logs.go).
+// (knowledge.go), those for credentials (accesschecks.go), and those for the logs of the processes (logs.go). A
+// request may be older than it seems, because net/http retries some requests (httpretries.go).
 //
 // The same seed always leads to the same changes and faults. It does not determine the program's own random numbers or
 // the scheduler, so a seed that has failed once may pass the next time.

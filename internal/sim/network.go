@@ -16,7 +16,8 @@ import (
 
 // link is the network of one process. Its faults affect no other process.
 type link struct {
-	net *fakekube.Network
+	net  *fakekube.Network
+	lost lostRequests
 
 	// fromServer is the speed at which the server's answers arrive. All connections share it. Requests are not slowed:
 	// a Write of HTTP/2 holds a lock, and virtual time stands still while another goroutine waits for that lock.
@@ -30,7 +31,6 @@ type link struct {
 	maxAge   time.Duration  // the age at which a fault breaks connections; 0 if there is no such fault
 	wires    map[*wire]bool // the connections that the process has not closed
 	closedAt time.Time      // when a wire was last closed or broken; what the server writes at that moment may be lost
-	brokenAt time.Time      // when the process last noticed that a wire was broken
 }
 
 // wire is one connection. Once it is silent, everything that is sent in either direction is lost.
@@ -44,6 +44,9 @@ type wire struct {
 	silenceOnce sync.Once
 	closeOnce   sync.Once
 	isEnding    atomic.Bool // crypto/tls is about to close it
+
+	// unansweredAt is when the process last sent something. It is nil if the server has sent something after that.
+	unansweredAt atomic.Pointer[time.Time]
 }
 
 // lostDialTimeout is how long the kernel tries to reach a host that does not answer.
@@ -98,10 +101,22 @@ func (w *wire) Read(p []byte) (int, error) {
 		<-w.closed
 		return 0, net.ErrClosed
 	}
-	if err != nil && !w.isClosed() {
-		w.link.noteBroken()
+	if n > 0 {
+		w.unansweredAt.Store(nil)
+	}
+	if err != nil {
+		w.noteReadError()
 	}
 	return n, err
+}
+
+// noteReadError notes a lost request if the connection has broken without an answer. If the process itself has closed
+// the connection, it is not broken.
+func (w *wire) noteReadError() {
+	sentAt := w.unansweredAt.Load()
+	if sentAt != nil && !w.isClosed() {
+		w.link.lost.add(*sentAt)
+	}
 }
 
 // Write sends to the server. Once the wire is silent or about to be closed, it drops everything.
@@ -109,6 +124,8 @@ func (w *wire) Write(p []byte) (int, error) {
 	if w.isSilent() || w.isEnding.Load() {
 		return len(p), nil
 	}
+	now := time.Now()
+	w.unansweredAt.Store(&now)
 	return w.Conn.Write(p)
 }
 
@@ -261,20 +278,6 @@ func (l *link) noteBreak() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closedAt = time.Now()
-}
-
-// noteBroken notes that the process notices at this moment that a connection is broken.
-func (l *link) noteBroken() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.brokenAt = time.Now()
-}
-
-// hasBrokenWithin reports whether the process has noticed, at most d ago, that a connection was broken.
-func (l *link) hasBrokenWithin(d time.Duration) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.brokenAt.IsZero() && time.Since(l.brokenAt) <= d
 }
 
 func (l *link) openWires() []*wire {

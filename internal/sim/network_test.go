@@ -17,9 +17,14 @@ import (
 // newLink returns a link to a fake, and a client that uses it.
 func newLink(t *testing.T) (*link, *http.Client) {
 	l := &link{net: fakekube.New().ServeIn(t), wires: map[*wire]bool{}}
+	return l, clientOf(t, l)
+}
+
+// clientOf returns a client that uses a link.
+func clientOf(t *testing.T, l *link) *http.Client {
 	transport := &http.Transport{DialContext: l.dial}
 	t.Cleanup(transport.CloseIdleConnections)
-	return l, &http.Client{Transport: transport}
+	return &http.Client{Transport: transport}
 }
 
 func TestSlowLinkDelaysAnswers(t *testing.T) {
