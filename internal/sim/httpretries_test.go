@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,8 +17,8 @@ func TestNetHTTPRetriesAGETThatIsAsOldAsTheWaitForItsAnswer(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		method  string
-		isFirst bool // the request is the first one on its connection
-		arrives int  // how often it arrives
+		isFirst bool  // the request is the first one on its connection
+		arrives int32 // how often it arrives
 	}{
 		{name: "a GET", method: http.MethodGet, arrives: 2},
 		{name: "the first GET on a connection", method: http.MethodGet, isFirst: true, arrives: 1},
@@ -25,12 +26,12 @@ func TestNetHTTPRetriesAGETThatIsAsOldAsTheWaitForItsAnswer(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				arrived := 0
+				var arrived atomic.Int32
 				handler := func(_ http.ResponseWriter, r *http.Request) {
 					if r.URL.Path == "/lost" {
-						arrived++
+						arrived.Add(1)
 					}
-					if arrived == 1 {
+					if arrived.Load() == 1 {
 						<-r.Context().Done()
 					}
 				}
@@ -41,7 +42,7 @@ func TestNetHTTPRetriesAGETThatIsAsOldAsTheWaitForItsAnswer(t *testing.T) {
 				}
 				time.AfterFunc(2*time.Minute, l.cut)
 				exchange(t, client, row.method, "/lost")
-				testkit.WantEqual(t, "the number of arrivals", arrived, row.arrives)
+				testkit.WantEqual(t, "the number of arrivals", arrived.Load(), row.arrives)
 				testkit.WantEqual(t, "the age of the request", l.lost.maxAge(), 2*time.Minute)
 			})
 		})
