@@ -232,10 +232,10 @@ func (s *sim) checkWriteIsNeededLocked(p *proc, q fakekube.Request, patch sentPa
 	}
 	isSameObject := fakekube.TextIn(fakekube.MetaOf(known.object), "uid") == patch.Metadata.UID
 	earliestDecision := time.Now().Add(-s.maxAgeLocked(p, q))
-	mayBeDecidedBefore := !known.at.Before(earliestDecision)
+	mayBeDecidedEarlier := !known.at.Before(earliestDecision)
 	isUnread := s.mayBeUnreadLocked(p, q.Resource, known.at)
 	isRepeated := p.refusedNow(q) != nil // after a 401, with another credential
-	if !isSameObject || mayBeDecidedBefore || isUnread || isRepeated {
+	if !isSameObject || mayBeDecidedEarlier || isUnread || isRepeated {
 		return
 	}
 	if !patch.changes(known.object, q.Resource) {

@@ -30,7 +30,8 @@ func (s *sim) maxAgeLocked(p *proc, q fakekube.Request) time.Duration {
 	return 0
 }
 
-// lostRequests are the requests over HTTP/1.1 whose connections have broken before the answer. Its zero value is ready.
+// lostRequests are the last requests of a process whose connections have broken before the answer. They matter only
+// over HTTP/1.1. The zero value is ready.
 type lostRequests struct {
 	mu  sync.Mutex
 	all []lostRequest

@@ -114,7 +114,8 @@ func (w *wire) Read(p []byte) (int, error) {
 // the connection, it is not broken.
 func (w *wire) noteReadError() {
 	sentAt := w.unansweredAt.Load()
-	if sentAt != nil && !w.isClosed() {
+	isOwnClose := isClosed(w.closed)
+	if sentAt != nil && !isOwnClose {
 		w.link.lost.add(*sentAt)
 	}
 }
@@ -151,19 +152,12 @@ func (w *wire) Close() error {
 // silence makes the wire silent.
 func (w *wire) silence() { w.silenceOnce.Do(func() { close(w.silent) }) }
 
-func (w *wire) isSilent() bool {
-	select {
-	case <-w.silent:
-		return true
-	default:
-		return false
-	}
-}
+func (w *wire) isSilent() bool { return isClosed(w.silent) }
 
-// isClosed reports whether the process has closed the connection.
-func (w *wire) isClosed() bool {
+// isClosed reports whether a channel is closed. Nothing may ever be sent to the channel.
+func isClosed(channel <-chan struct{}) bool {
 	select {
-	case <-w.closed:
+	case <-channel:
 		return true
 	default:
 		return false

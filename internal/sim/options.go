@@ -95,7 +95,8 @@ type Options struct {
 	HTTP2Silence time.Duration
 
 	// LongestOldCredential is how long the program may use an old credential after the files have a new one. A request
-	// that arrives later breaks a rule, unless it has needed that time to connect, or net/http has retried it.
+	// that arrives later breaks a rule, except for the time that it may have needed to connect, or that it may have
+	// waited before net/http retried it.
 	LongestOldCredential time.Duration
 
 	// LongestUnlisted is the longest time between two lists of a watched resource, even if the first attempt at the
