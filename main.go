@@ -340,7 +340,7 @@ func (s *subscription[T]) begin() {
 
 // handleChange adds the keys of a change of the cache. -once leaves changes of objects to the next run.
 func (s *subscription[T]) handleChange(change Delta[T]) {
-	isForNextRun := s.controller.isOnce && change.Old != change.New
+	isForNextRun := s.controller.isOnce && !change.isUnchanged()
 	if s.hasBegun.Load() && !isForNextRun {
 		s.addKeysOrRetry(change)
 	}

@@ -589,8 +589,7 @@ func (r *Reflector[T]) relistInsteadOfAudit(ctx context.Context, why error) erro
 // isHarmless reports whether a difference is no fault, because it shows the same version of a custom resource in
 // another form. After a change of its CRD, the server may leave out fields, or add defaults.
 func (r *Reflector[T]) isHarmless(difference Delta[T]) bool {
-	var none T
-	if !r.kind.isOptional() || difference.Old == none || difference.New == none {
+	if !r.kind.isOptional() || isNil(difference.Old) || isNil(difference.New) {
 		return false
 	}
 	return difference.Old.meta().isSameVersion(difference.New.meta())
@@ -620,8 +619,7 @@ func (r *Reflector[T]) reportDrift(drift []Delta[T], start time.Time) {
 // describeDrift returns an object's key, with its version in the store and at the server.
 func describeDrift[T Object[T]](difference Delta[T]) string {
 	versionOf := func(obj T) string {
-		var none T
-		if obj == none {
+		if isNil(obj) {
 			return "none"
 		}
 		return obj.meta().ResourceVersion()
