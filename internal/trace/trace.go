@@ -1,0 +1,173 @@
+// Package trace tells listeners what podcount does with each object, step by step, while it does it.
+//
+// The program emits a Step at each of its Points: a frame has arrived, the cache has changed, a worker has taken a key.
+// While nobody listens, a point costs one atomic load. Emit never waits for anything but the listeners, which must not
+// wait either.
+package trace
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Point is a place in the program's flow at which it emits steps.
+type Point string
+
+// The points, in the order in which a change passes them.
+const (
+	Request  Point = "request"  // an answer, or the lack of one, has ended an exchange with the server
+	Listed   Point = "listed"   // a complete list is in the cache
+	Watching Point = "watching" // a watch is open
+	Frame    Point = "frame"    // a frame of a watch has arrived
+	Ended    Point = "ended"    // a watch has ended
+	Audited  Point = "audited"  // an audit has compared the cache with the server
+	Change   Point = "change"   // an object in the cache was added, changed or removed
+	Added    Point = "added"    // a key was added to a queue
+	Taken    Point = "taken"    // a worker has taken a key
+	Done     Point = "done"     // a worker has given back a key: its reconcile succeeded
+	Retried  Point = "retried"  // a worker has given back a key: its reconcile failed, and a backoff began
+	Patch    Point = "patch"    // a patch is about to be sent
+	Patched  Point = "patched"  // the server has answered a patch
+	Event    Point = "event"    // an Event was posted
+	Dropped  Point = "dropped"  // an Event was dropped
+	Lease    Point = "lease"    // this replica has begun or ended to lead
+	LogLine  Point = "log"      // a line of the log
+)
+
+// Step is one thing that the program has done. Fields that do not apply are empty.
+type Step struct {
+	Number uint64    `json:"n"`     // 1 for the first step of the process
+	At     time.Time `json:"at"`    // when it was done
+	Point  Point     `json:"point"` // where in the flow
+	Where  string    `json:"where"` // the function that emitted the step, with its file and line
+
+	Kind       string `json:"kind,omitempty"`       // of the object, such as Pod
+	Key        string `json:"key,omitempty"`        // NAMESPACE/NAME, or NAME
+	Controller string `json:"controller,omitempty"` // whose queue it is
+
+	// Type says what happened, in the point's own words: ADDED for a frame, added for a change, PATCH for a request.
+	Type string `json:"type,omitempty"`
+
+	Version string        `json:"rv,omitempty"`    // the resourceVersion
+	Text    string        `json:"text,omitempty"`  // for people: a path, an error, a line of the log
+	Code    string        `json:"code,omitempty"`  // the HTTP status of an answer
+	Wait    time.Duration `json:"wait,omitempty"`  // how long the key waits, in nanoseconds
+	Took    time.Duration `json:"took,omitempty"`  // how long the step took, in nanoseconds
+	Count   int           `json:"count,omitempty"` // the number of objects of a list, or of keys that are ready
+
+	// Bytes are the first bytes of a frame, of a patch, or of its answer, at most ByteLimit. Size is the whole length.
+	Bytes      []byte `json:"bytes,omitempty"`
+	Size       int    `json:"size,omitempty"`
+	IsProtobuf bool   `json:"protobuf,omitempty"` // else the bytes are JSON
+}
+
+// ByteLimit is how many bytes of a message a step shows.
+const ByteLimit = 4 << 10
+
+// Trace passes steps to listeners. Its methods are safe for concurrent use. A nil Trace has no listeners.
+type Trace struct {
+	number    atomic.Uint64
+	listeners atomic.Pointer[[]*listener] // nil while nobody listens
+
+	mu sync.Mutex // held while listeners is replaced
+}
+
+type listener struct{ handle func(Step) }
+
+// IsOn reports whether somebody listens. Points whose steps take work to build ask it first.
+func (t *Trace) IsOn() bool { return t != nil && t.listeners.Load() != nil }
+
+// Emit passes a step to all listeners. It sets Number, At and Where.
+func (t *Trace) Emit(s Step) {
+	if !t.IsOn() {
+		return
+	}
+	t.emit(s, callerOf(2))
+}
+
+// emit passes a step of a function to all listeners.
+func (t *Trace) emit(s Step, where string) {
+	listeners := t.listeners.Load()
+	if listeners == nil {
+		return
+	}
+	s.Number = t.number.Add(1)
+	s.At = time.Now()
+	s.Where = where
+	if s.Size == 0 {
+		s.Size = len(s.Bytes)
+	}
+	s.Bytes = s.Bytes[:min(len(s.Bytes), ByteLimit)]
+	for _, l := range *listeners {
+		l.handle(s)
+	}
+}
+
+// callerOf names a calling function, as in "watch.go:975 (*Reflector).handleEvent". depth is as for runtime.Caller.
+func callerOf(depth int) string {
+	pc, file, line, ok := runtime.Caller(depth)
+	if !ok {
+		return ""
+	}
+	function := runtime.FuncForPC(pc).Name()
+	function = function[strings.LastIndex(function, "/")+1:]
+	_, function, _ = strings.Cut(function, ".") // drops the package
+	function = strings.ReplaceAll(function, "[...]", "")
+	file = strings.TrimPrefix(file, "podcount/") // the module's name, which -trimpath puts there
+	return fmt.Sprintf("%s:%d %s", file, line, function)
+}
+
+// Listen calls handle with every step from now on, until stop is called. Several goroutines call it at once. It must
+// not wait, because the program waits for it, and must not change or keep the step's bytes.
+func (t *Trace) Listen(handle func(Step)) (stop func()) {
+	own := &listener{handle}
+	t.replace(func(old []*listener) []*listener { return append(old, own) })
+	return func() {
+		t.replace(func(old []*listener) (others []*listener) {
+			for _, l := range old {
+				if l != own {
+					others = append(others, l)
+				}
+			}
+			return others
+		})
+	}
+}
+
+// replace changes the listeners. Emit may still use the old slice, so change gets a copy.
+func (t *Trace) replace(change func(old []*listener) []*listener) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var now []*listener
+	if old := t.listeners.Load(); old != nil {
+		now = append(now, *old...)
+	}
+	now = change(now)
+	if len(now) == 0 {
+		t.listeners.Store(nil)
+		return
+	}
+	t.listeners.Store(&now)
+}
+
+// contextKey is the key of a Trace in a context.
+type contextKey struct{}
+
+// NewContext returns a context that carries a trace. A test that runs the whole program passes it one in this way.
+func NewContext(ctx context.Context, t *Trace) context.Context {
+	return context.WithValue(ctx, contextKey{}, t)
+}
+
+// FromContext returns the trace that a context carries, or a new one.
+func FromContext(ctx context.Context) *Trace {
+	t, ok := ctx.Value(contextKey{}).(*Trace)
+	if !ok {
+		return new(Trace)
+	}
+	return t
+}
