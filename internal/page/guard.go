@@ -1,0 +1,115 @@
+package page
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+
+	"podcount/internal/listen"
+)
+
+// guard decides who may see the page.
+type guard struct {
+	tokenFile     string // "" asks for no token
+	needsLoopback bool   // the page is only for this machine, and so for the names that this machine has for itself
+	log           *slog.Logger
+
+	mu      sync.Mutex // guards problem
+	problem string     // why the token cannot be read; "" if it can
+}
+
+func newGuard(o Options) *guard {
+	return &guard{
+		tokenFile:     o.TokenFile,
+		needsLoopback: o.TokenFile == "" && listen.IsLoopback(o.Address),
+		log:           o.Log,
+	}
+}
+
+// protect returns a handler that passes on only the requests of those who may see the page.
+func (g *guard) protect(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.needsLoopback && !listen.IsLoopback(r.Host) {
+			http.Error(w, misnamedHost, http.StatusForbidden)
+			return
+		}
+		if g.tokenFile != "" && !g.checkToken(w, r) {
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// misnamedHost explains the refusal of a request whose Host is not this machine. A site on the internet can let its own
+// name lead to 127.0.0.1. A browser then takes podcount's page for a part of that site, whose scripts could read it.
+const misnamedHost = "podcount's page is only for this machine: open it as http://localhost:PORT or " +
+	"http://127.0.0.1:PORT. Under any other name, a site could let its name lead here, and read the page " +
+	"(DNS rebinding)."
+
+// checkToken reports whether a request has the token. If not, it has answered the request.
+func (g *guard) checkToken(w http.ResponseWriter, r *http.Request) bool {
+	want, err := g.readToken()
+	if err != nil {
+		http.Error(w, "podcount cannot read the token of its page; its log says why", http.StatusServiceUnavailable)
+		return false
+	}
+	if !isSame(tokenOf(r), want) {
+		w.Header().Set("WWW-Authenticate", `Basic realm="podcount"`)
+		http.Error(w, "podcount's page needs its token: as the password, with any user name, or as a Bearer token",
+			http.StatusUnauthorized)
+		return false
+	}
+	return true
+}
+
+// readToken reads the token from its file, as it is now. A problem is logged when it begins.
+func (g *guard) readToken() (string, error) {
+	if g.tokenFile == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(g.tokenFile)
+	token := strings.TrimSpace(string(text))
+	if err == nil && token == "" {
+		err = errors.New("the file " + g.tokenFile + " is empty")
+	}
+	g.logChange(err)
+	return token, err
+}
+
+// logChange logs a problem with the token file, unless it is the same as before.
+func (g *guard) logChange(err error) {
+	problem := ""
+	if err != nil {
+		problem = err.Error()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if problem != "" && problem != g.problem {
+		g.log.Warn("-page-token-file: nobody can see the page", "err", problem)
+	}
+	g.problem = problem
+}
+
+// tokenOf returns the token of a request: its password, or its Bearer token. Without any, it returns "".
+func tokenOf(r *http.Request) string {
+	if _, password, isBasic := r.BasicAuth(); isBasic {
+		return password
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(token)
+	}
+	return ""
+}
+
+// isSame compares two texts in a time that tells nothing about either, not even a length.
+func isSame(a, b string) bool {
+	hashOfA := sha256.Sum256([]byte(a))
+	hashOfB := sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(hashOfA[:], hashOfB[:]) == 1
+}
