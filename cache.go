@@ -374,6 +374,13 @@ func (ix *CountIndex[T, K]) Count(key K) int {
 	return ix.counts[key]
 }
 
+// Counts returns the numbers of objects by their keys.
+func (ix *CountIndex[T, K]) Counts() map[K]int {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	return maps.Clone(ix.counts)
+}
+
 func (ix *CountIndex[T, K]) add(obj T) { ix.change(obj, +1) }
 
 func (ix *CountIndex[T, K]) remove(obj T) { ix.change(obj, -1) }
@@ -747,6 +754,8 @@ type WatchEvent[T any] struct {
 	Type   string       // ADDED, MODIFIED, DELETED, BOOKMARK or ERROR
 	Object T            // nil if the type is ERROR; a BOOKMARK has an object with only a resourceVersion
 	Status *wire.Status // nil unless the type is ERROR
+
+	start, end int64 // the offsets in the stream between which the frame is
 }
 
 // events reads a watch, and calls handle for each frame, until the stream ends or handle fails. It returns
@@ -767,6 +776,8 @@ func (d *decoder[T]) events(r io.Reader, isProtobuf bool, handle func(WatchEvent
 func (d *decoder[T]) watchEvent(frame wire.Event) (event WatchEvent[T], err error) {
 	event.Type = frame.Type
 	event.Status = frame.Status
+	event.start = frame.Start
+	event.end = frame.End
 	if frame.Status != nil {
 		return event, nil
 	}

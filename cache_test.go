@@ -30,7 +30,6 @@ import (
 	"podcount/internal/kubeconfig"
 	"podcount/internal/labels"
 	"podcount/internal/logging"
-	"podcount/internal/metrics"
 	"podcount/internal/options"
 	"podcount/internal/packed"
 	"podcount/internal/process"
@@ -508,7 +507,7 @@ func countingManager(t testing.TB) *manager {
 // idleManager returns a manager without a client, which is never started.
 func idleManager(t testing.TB, o *options.Options) *manager {
 	lifetime := process.NewLifetime(t.Context(), 0)
-	return newManager(o, nil, lifetime, metrics.NewRegistry(), &logging.Outputs{Log: quietLog()})
+	return newManager(o, nil, lifetime, newTelemetry(&logging.Outputs{Log: quietLog()}, nil))
 }
 
 // idleController returns a controller that is ready for its Setup.
@@ -1240,7 +1239,7 @@ func TestDecompressionBombIsNotHeldByTheClient(t *testing.T) {
 	defer server.Close()
 	base, _ := url.Parse(server.URL)
 	config := &kubeconfig.Config{Server: base, Credential: noCredential}
-	client := newClient(&options.Options{}, config, nil, quietLog(), metrics.NewRegistry())
+	client := newClient(&options.Options{}, config, nil, newTelemetry(&logging.Outputs{Log: quietLog()}, nil))
 	defer client.Close()
 	var answer json.RawMessage
 	err := client.Send(t.Context(), kube.Request{Method: http.MethodGet, Path: "/api/v1/nodes/n"}, &answer)

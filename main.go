@@ -32,7 +32,7 @@
 //   - Controller and Watch, which every controller is made with;
 //   - the controllers: the pod-printer, which is the smallest one, podCountController and countController;
 //   - the manager, which runs the controllers while this replica leads, and shuts them down;
-//   - what the manager does for -once and for -listen.
+//   - what the manager does for -once, for -listen and for -page.
 package main
 
 import (
@@ -49,6 +49,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -66,10 +67,12 @@ import (
 	"podcount/internal/logging"
 	"podcount/internal/metrics"
 	"podcount/internal/options"
+	"podcount/internal/page"
 	"podcount/internal/process"
 	"podcount/internal/ratelimit"
 	"podcount/internal/retry"
 	"podcount/internal/tally"
+	"podcount/internal/trace"
 	"podcount/internal/wire"
 )
 
@@ -154,13 +157,14 @@ func connectAndRun(
 		return options.UsageError{Err: err}
 	}
 	defer cfg.Close()
-	registry := metrics.NewRegistry()
-	client := newClient(o, cfg, dial, out.Log, registry)
-	out.Log.Info("podcount starts", "version", version, "server", cfg.Server.Redacted(), "from", cfg.Source)
+	tel := newTelemetry(out, trace.FromContext(ctx))
+	client := newClient(o, cfg, dial, tel)
+	tel.log.Info("podcount starts", "version", version, "server", cfg.Server.Redacted(), "from", cfg.Source)
 
 	life := process.NewLifetime(ctx, drainTimeout)
 	defer life.End()
-	m := newManager(o, client, life, registry, out)
+	m := newManager(o, client, life, tel)
+	m.server = cfg.Server.Redacted()
 	if o.LeaderElect && !o.DryRun {
 		m.joinElection(kubeconfig.OwnNamespace(ctx))
 	}
@@ -172,7 +176,31 @@ func connectAndRun(
 		}
 		defer server.Close()
 	}
+	if o.Page != "" {
+		server, err := m.servePage()
+		if err != nil {
+			return err
+		}
+		defer server.Close()
+	}
 	return m.run()
+}
+
+// telemetry is where all parts of podcount report what they do.
+type telemetry struct {
+	out     *logging.Outputs
+	log     *slog.Logger // writes to out, and to the trace
+	metrics *metrics.Registry
+	trace   *trace.Trace
+}
+
+func newTelemetry(out *logging.Outputs, t *trace.Trace) telemetry {
+	return telemetry{
+		out:     out,
+		log:     slog.New(trace.NewHandler(out.Log.Handler(), t)),
+		metrics: metrics.NewRegistry(),
+		trace:   t,
+	}
 }
 
 // stoppedEarly is the error of -once if podcount is stopped before all was done.
@@ -199,38 +227,36 @@ func parseFlags(args []string, stdout io.Writer) (*options.Options, error) {
 const levelRequest = slog.Level(-6)
 
 // newClient makes the client that all parts of podcount share. It counts and logs each request.
-func newClient(
-	o *options.Options, cfg *kubeconfig.Config, dial kube.Dialer, log *slog.Logger, registry *metrics.Registry,
-) *kube.Client {
+func newClient(o *options.Options, cfg *kubeconfig.Config, dial kube.Dialer, tel telemetry) *kube.Client {
 	return kube.NewClient(cfg, kube.Options{
 		Dial:         dial,
 		UserAgent:    "podcount/" + version + " (" + runtime.GOOS + "/" + runtime.GOARCH + ")",
 		FieldManager: "podcount",
 		DryRun:       o.DryRun,
 		Observe: func(ctx context.Context, e kube.Exchange) {
-			registry.Count("rest_client_requests_total", e.Code, e.Method, e.Host)
-			registry.Observe(e.Start, "rest_client_request_duration_seconds", e.Method, e.Host)
+			tel.metrics.Count("rest_client_requests_total", e.Code, e.Method, e.Host)
+			tel.metrics.Observe(e.Start, "rest_client_request_duration_seconds", e.Method, e.Host)
 			took := time.Since(e.Start).Round(time.Microsecond)
-			log.Log(ctx, levelRequest, e.Method+" "+e.URI, "status", e.Status, "took", took)
+			tel.log.Log(ctx, levelRequest, e.Method+" "+e.URI, "status", e.Status, "took", took)
+			tel.trace.Emit(trace.Step{Point: trace.Request, Type: e.Method, Text: e.URI, Code: e.Status, Took: took})
 		},
 	})
 }
 
 // newRecorder makes the recorder of Events. A dry run posts no Events. It logs them at -v 2 instead.
-func newRecorder(
-	o *options.Options, client *kube.Client, log *slog.Logger, registry *metrics.Registry,
-) *events.Recorder {
+func newRecorder(o *options.Options, client *kube.Client, tel telemetry) *events.Recorder {
 	eventOptions := events.Options{
 		Sink:     events.NewSink(client),
 		Instance: hostname(),
-		Log:      log,
-		Metrics:  registry,
+		Log:      tel.log,
+		Metrics:  tel.metrics,
+		Trace:    tel.trace,
 	}
 	if o.DryRun {
 		eventOptions.DryRun = func(about events.Reference, reason, message string) {
 			kind := strings.ToLower(about.Kind)
 			object := Key{about.Namespace, about.Name}
-			log.Log(context.Background(), levelFlow,
+			tel.log.Log(context.Background(), levelFlow,
 				fmt.Sprintf("would post an Event on %s %s: %s: %s", kind, object, reason, message))
 		}
 	}
@@ -1324,15 +1350,21 @@ type manager struct {
 	client   *kube.Client
 	log      *slog.Logger
 	metrics  *metrics.Registry
+	trace    *trace.Trace
 	out      *logging.Outputs
 	recorder *events.Recorder
 	life     *process.Lifetime
 	started  time.Time
+	server   string // the URL of the API server, without a password
 
 	// The caches. Each one runs if an active controller watches it.
 	pods   *Reflector[*Pod]
 	nodes  *Reflector[*Node]
 	counts *Reflector[*Count]
+
+	// Only the page needs these indexes, so they are nil without -page.
+	podsByNamespace *CountIndex[*Pod, string]
+	podsByNode      *CountIndex[*Pod, string]
 
 	election  *leader.Election // nil without -leader-elect
 	leading   chan struct{}    // closed once this replica leads
@@ -1359,17 +1391,15 @@ type anyReflector interface {
 }
 
 // newManager makes a manager whose caches request as little as possible. Setup of a controller widens them.
-func newManager(
-	o *options.Options, client *kube.Client, life *process.Lifetime, registry *metrics.Registry,
-	out *logging.Outputs,
-) *manager {
+func newManager(o *options.Options, client *kube.Client, life *process.Lifetime, tel telemetry) *manager {
 	m := &manager{
 		options:  o,
 		client:   client,
-		log:      out.Log,
-		metrics:  registry,
-		out:      out,
-		recorder: newRecorder(o, client, out.Log, registry),
+		log:      tel.log,
+		metrics:  tel.metrics,
+		trace:    tel.trace,
+		out:      tel.out,
+		recorder: newRecorder(o, client, tel),
 		life:     life,
 		started:  time.Now(),
 		leading:  make(chan struct{}),
@@ -1388,6 +1418,10 @@ func newManager(
 	m.pods = NewCache(m, pods)
 	m.nodes = NewCache(m, nodes)
 	m.counts = NewCache(m, counts)
+	if o.Page != "" {
+		m.podsByNamespace = CountBy(m.pods.Store, func(pod *Pod) string { return pod.Key().Namespace })
+		m.podsByNode = CountBy(m.pods.Store, func(pod *Pod) string { return pod.NodeName })
+	}
 	m.setCountersToZero()
 	return m
 }
@@ -1401,6 +1435,7 @@ func NewCache[T Object[T]](m *manager, kind Kind[T]) *Reflector[T] {
 		Store:   NewStore[T](),
 		Log:     m.log,
 		Metrics: m.metrics,
+		Trace:   m.trace,
 		Once:    m.options.Once,
 	})
 }
@@ -1429,6 +1464,7 @@ func (m *manager) joinElection(ownNamespace string) {
 		ReleaseTimeout: releaseTimeout,
 		Log:            m.log,
 		OnLost: func(err error) {
+			m.emitLease("lost")
 			m.life.StopWith(err)
 			m.life.CutRequests(err)
 		},
@@ -1470,6 +1506,7 @@ func (m *manager) prepare(c *Controller) {
 		IsUrgent:   c.callIsUrgent,
 		Log:        m.log,
 		Metrics:    m.metrics,
+		Trace:      m.trace,
 	})
 	c.pace = ratelimit.NewBucket(m.options.QPS, m.options.Burst)
 	if m.options.DryRun {
@@ -1532,7 +1569,17 @@ func (m *manager) campaign(resigned context.Context) {
 		lead()
 		return
 	}
-	m.election.Run(m.life.Stop, resigned, lead)
+	m.election.Run(m.life.Stop, resigned, func() {
+		m.emitLease("acquired")
+		lead()
+	})
+	m.emitLease("ended")
+}
+
+// emitLease emits a step about the election for the trace.
+func (m *manager) emitLease(what string) {
+	_, identity := m.election.Lease()
+	m.trace.EmitFor(1, trace.Step{Point: trace.Lease, Type: what, Key: m.election.Name(), Text: identity})
 }
 
 // awaitEnd waits for a step of the shutdown, which should end before limit does. If it still runs hangTimeout after
@@ -1721,7 +1768,7 @@ func (m *manager) recordReconcile(c *Controller, key Key, err error) {
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// What the manager does for -once and for -listen
+// What the manager does for -once, for -listen and for -page
 
 // The limits of -once, beside -once-timeout.
 const (
@@ -1857,15 +1904,45 @@ func (m *manager) summarizeController(c *Controller) {
 
 // serve starts the server of -listen. The caller must close it.
 func (m *manager) serve() (*listen.Server, error) {
-	address := m.options.Listen
-	server, err := listen.Listen(m.life.Stop, address, m.pages(), m.log)
-	if err != nil {
-		return nil, fmt.Errorf("-listen %s: %w", address, err)
+	server, err := m.startServer("-listen "+m.options.Listen, m.options.Listen, m.pages())
+	if err == nil {
+		m.log.Info("listening", "on", server.Addr())
 	}
-	m.log.Info("listening", "on", server.Addr())
+	return server, err
+}
+
+// servePage starts the server of -page. The caller must close it.
+func (m *manager) servePage() (*listen.Server, error) {
+	p := page.New(page.Options{
+		State:     m.state,
+		Sample:    m.newSampler(),
+		Trace:     m.trace,
+		Flags:     m.pageFlags(),
+		Version:   version,
+		Started:   m.started,
+		Address:   m.options.Page,
+		TokenFile: m.options.PageTokenFile,
+		Log:       m.log,
+	})
+	server, err := m.startServer("-page "+m.options.Page, m.options.Page, p.Handler())
+	if err != nil {
+		return nil, err
+	}
+	go p.Run(m.life.Stop)
+	m.log.Info("the page is served", "on", server.Addr())
+	return server, nil
+}
+
+// startServer starts an HTTP server. If it fails later, podcount stops. flag is the flag that asks for it. The caller
+// must close the server.
+func (m *manager) startServer(flag, address string, handler http.Handler) (*listen.Server, error) {
+	server, err := listen.Listen(m.life.Stop, address, handler, m.log)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
 	go func() {
 		if err := server.Serve(); err != nil {
-			m.life.StopWith(fmt.Errorf("-listen %s: %w", address, err))
+			m.life.StopWith(fmt.Errorf("%s: %w", flag, err))
 		}
 	}()
 	return server, nil
@@ -1876,7 +1953,6 @@ func (m *manager) pages() http.Handler {
 	return listen.Pages(listen.Content{
 		Stuck:      m.stuckControllers,
 		Incomplete: m.incompleteCaches,
-		State:      func() any { return m.state() },
 		Metrics: func() string {
 			m.setGauges()
 			return m.metrics.Text()
@@ -1914,47 +1990,187 @@ func (m *manager) incompleteCaches() (kinds []string) {
 	return kinds
 }
 
-// managerState is what /debug/state shows as JSON.
-type managerState struct {
-	Caches      map[string]ReflectorState `json:"caches"`      // by kind
-	Controllers map[string]QueueState     `json:"controllers"` // their queues, by name
-	Events      eventsState               `json:"events"`
-	Lease       *leaseState               `json:"lease,omitempty"`
-	UpSeconds   float64                   `json:"upSeconds"`
-	Version     string                    `json:"version"`
-}
-
-type eventsState struct {
-	Dropped int64 `json:"dropped"`
-	Waiting int   `json:"waiting"`
-}
-
-type leaseState struct {
-	Identity string `json:"identity"` // of this replica
-	IsOurs   bool   `json:"isOurs"`
-	Path     string `json:"path"`
-}
-
-// state returns the present state, for /debug/state.
-func (m *manager) state() managerState {
-	s := managerState{
-		Caches:      map[string]ReflectorState{},
-		Controllers: map[string]QueueState{},
-		Events:      eventsState{Dropped: m.recorder.Dropped(), Waiting: m.recorder.Waiting()},
-		UpSeconds:   time.Since(m.started).Seconds(),
-		Version:     version,
+// state returns the present state, for the page.
+func (m *manager) state() page.State {
+	s := page.State{
+		Version:    version,
+		Host:       hostname(),
+		Server:     m.server,
+		Started:    m.started,
+		UpSeconds:  time.Since(m.started).Seconds(),
+		Mode:       m.mode(),
+		Waiting:    m.incompleteCaches(),
+		Stuck:      m.stuckControllers(),
+		Lease:      m.leaseState(),
+		Writes:     m.writesState(),
+		Namespaces: page.MostCrowded(m.podsByNamespace.Counts()),
+		Events: page.Events{
+			Posted:  m.sum("podcount_events_total", "posted"),
+			Dropped: int(m.recorder.Dropped()),
+			Waiting: m.recorder.Waiting(),
+		},
+	}
+	if m.pods.readsWholeObjects() {
+		s.Nodes = page.MostCrowded(m.podsByNode.Counts())
 	}
 	for cache := range m.watched {
-		s.Caches[cache.Kind()] = cache.State()
+		s.Kinds = append(s.Kinds, m.kindState(cache))
 	}
+	sort.Slice(s.Kinds, func(i, j int) bool { return s.Kinds[i].Name < s.Kinds[j].Name })
 	for _, c := range m.active {
-		s.Controllers[c.Name] = c.queue.State()
-	}
-	if m.election != nil {
-		path, identity := m.election.Lease()
-		s.Lease = &leaseState{Identity: identity, IsOurs: m.election.MayWrite() == nil, Path: path}
+		s.Controllers = append(s.Controllers, c.state())
 	}
 	return s
+}
+
+// mode names the flags that make podcount do something else than usual.
+func (m *manager) mode() string {
+	switch {
+	case m.options.DryRun:
+		return "dry run"
+	case m.options.Prune:
+		return "prune"
+	case m.options.Once:
+		return "once"
+	}
+	return ""
+}
+
+// kindState returns the state of a cache, for the page.
+func (m *manager) kindState(cache anyReflector) page.Kind {
+	state := cache.State()
+	kind := page.Kind{
+		Name:              cache.Kind(),
+		IsReady:           state.IsReady,
+		IsAbsent:          state.IsAbsent,
+		Objects:           state.Objects,
+		ResourceVersion:   state.ResourceVersion,
+		SecondsSinceHeard: state.SecondsSinceHeard,
+		Relists:           m.countsOf("podcount_relists_total", cache.Kind()),
+		Audits:            m.countsOf("podcount_audits_total", cache.Kind()),
+		Drift:             m.sum("podcount_cache_drift_total", cache.Kind()),
+	}
+	if last := state.LastWatch; last != nil {
+		text := fmt.Sprintf("%s (%v)", last.Meaning, last.Err)
+		kind.LastWatch = &page.WatchEnd{At: last.At, Outcome: last.Outcome, Text: text}
+	}
+	if problem := state.Problem; problem != nil {
+		kind.Problem = problem.Text
+		kind.ProblemAdvice = kube.Advice(problem.Err)
+	}
+	return kind
+}
+
+// maxFailingKeys is how many of a controller's failing keys the page shows.
+const maxFailingKeys = 20
+
+// state returns the state of a controller, for the page.
+func (c *Controller) state() page.Controller {
+	queue := c.queue.State()
+	state := page.Controller{
+		Name:         c.Name,
+		HasBegun:     background.IsClosed(c.begun),
+		Ready:        queue.Ready,
+		Waiting:      queue.Waiting,
+		FailingCount: len(queue.Failing),
+	}
+	for key, time := range queue.Working {
+		state.Working = append(state.Working, page.Work{Key: key, Seconds: time.Seconds()})
+	}
+	sort.Slice(state.Working, func(i, j int) bool { return state.Working[i].Key < state.Working[j].Key })
+	for _, failing := range queue.Failing[:min(len(queue.Failing), maxFailingKeys)] {
+		state.Failing = append(state.Failing, page.FailingKey{
+			Key:      failing.Key,
+			Since:    failing.Since,
+			Failures: failing.Failures,
+			Error:    failing.Err.Error(),
+			Advice:   adviceFor(failing.Err),
+			RetryAt:  failing.RetryAt,
+		})
+	}
+	return state
+}
+
+// adviceFor says what a person can do about the error of a reconcile.
+func adviceFor(err error) string {
+	if errors.Is(err, errStripped) {
+		return "Find out what removes the value: a mutating webhook, a MutatingAdmissionPolicy or the schema of the CRD."
+	}
+	return kube.Advice(err)
+}
+
+// leaseState returns the state of the election, for the page. It is nil without an election.
+func (m *manager) leaseState() *page.Lease {
+	if m.election == nil {
+		return nil
+	}
+	_, identity := m.election.Lease()
+	return &page.Lease{
+		Name:     m.election.Name(),
+		Identity: identity,
+		IsOurs:   m.election.MayWrite() == nil,
+		Holder:   m.election.Holder(),
+	}
+}
+
+// patchMetrics are the metrics that count patches by their results.
+var patchMetrics = []string{"podcount_label_patches_total", "podcount_status_patches_total"}
+
+func (m *manager) writesState() (writes page.Writes) {
+	for _, metric := range patchMetrics {
+		writes.Written += m.sum(metric, "written")
+		writes.Failed += m.sum(metric, "failed")
+		writes.Stripped += m.sum(metric, "stripped")
+		writes.Gone += m.sum(metric, "gone")
+	}
+	return writes
+}
+
+// sum adds up the series of a metric whose first labels have these values.
+func (m *manager) sum(metric string, labels ...string) (sum int) {
+	for _, value := range m.metrics.Values(metric) {
+		if slices.Equal(value.Labels[:len(labels)], labels) {
+			sum += int(value.Number)
+		}
+	}
+	return sum
+}
+
+// countsOf returns the numbers of a metric with the labels kind and another one, by the other one.
+func (m *manager) countsOf(metric, kind string) map[string]int {
+	counts := map[string]int{}
+	for _, value := range m.metrics.Values(metric) {
+		if value.Labels[0] == kind {
+			counts[value.Labels[1]] = int(value.Number)
+		}
+	}
+	return counts
+}
+
+// newSampler returns a function that returns what has happened since its last call, for the lines of the page.
+func (m *manager) newSampler() func() page.Sample {
+	var lastEvents, lastWrites int
+	return func() page.Sample {
+		sample := page.Sample{At: time.Now(), Pods: -1}
+		if background.IsClosed(m.pods.Synced()) {
+			sample.Pods = m.pods.Len()
+		}
+		events := m.sum("podcount_watch_events_total")
+		writes := m.writesState().Written
+		sample.Events = events - lastEvents
+		sample.Writes = writes - lastWrites
+		lastEvents = events
+		lastWrites = writes
+		return sample
+	}
+}
+
+// pageFlags returns the values of all flags, for /flagz.
+func (m *manager) pageFlags() (flags []page.Flag) {
+	for _, setting := range m.options.Settings() {
+		flags = append(flags, page.Flag{Name: setting.Name, Value: setting.Value})
+	}
+	return flags
 }
 
 // setGauges sets the metrics that are computed only when somebody reads them. It removes those whose value is not known

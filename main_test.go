@@ -33,7 +33,6 @@ import (
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
 	"podcount/internal/logging"
-	"podcount/internal/metrics"
 	"podcount/internal/options"
 	"podcount/internal/packed"
 	"podcount/internal/sim"
@@ -722,7 +721,7 @@ type podReflector struct {
 
 func newPodReflector(o behaviours.ReflectorOptions) behaviours.Reflector {
 	log := newLog(o.Log, slog.LevelDebug)
-	client := newClient(&options.Options{}, o.Config, o.Dial, log, metrics.NewRegistry())
+	client := newClient(&options.Options{}, o.Config, o.Dial, newTelemetry(&logging.Outputs{Log: log}, nil))
 	kind := Kind[*Pod]{
 		Name:          "Pod",
 		API:           "/api/v1",

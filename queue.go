@@ -6,10 +6,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sort"
 	"time"
 
 	"podcount/internal/metrics"
 	"podcount/internal/retry"
+	"podcount/internal/trace"
 )
 
 // Result is what a reconcile asks for.
@@ -44,7 +46,7 @@ type Queue[K comparable] struct {
 	lastGetAt    time.Time           // when a worker last got a key
 }
 
-// QueueOptions configure a queue. All of them are required except IsUrgent.
+// QueueOptions configure a queue. All of them are required except IsUrgent and Trace.
 type QueueOptions[K comparable] struct {
 	// Name is the controller's name, for the log and the metrics.
 	Name string
@@ -60,6 +62,7 @@ type QueueOptions[K comparable] struct {
 
 	Log     *slog.Logger
 	Metrics *metrics.Registry // gets the metrics whose names begin with workqueue_
+	Trace   *trace.Trace      // gets a step when a key becomes ready, is taken or is given back
 }
 
 // NewQueue starts a queue, which ends with ctx. After that, all methods do nothing. Only a Get that runs at that moment
@@ -113,10 +116,15 @@ func (q *Queue[K]) Done(key K, result Result, err error) {
 	q.update("done", func(item *queueItem[K]) {
 		q.options.Metrics.Observe(item.stageBegan, "workqueue_work_duration_seconds", q.options.Name)
 		item.stage = stageWaiting
+		took := time.Since(item.stageBegan)
 		if err == nil {
 			item.failures = 0
+			item.lastErr = nil
+			q.emit(item, trace.Step{Point: trace.Done, Took: took, Wait: result.RequeueAfter})
 		} else {
-			q.backOff(item, result.RetryAfter)
+			q.backOff(item, result.RetryAfter, err)
+			wait := time.Until(item.notBefore)
+			q.emit(item, trace.Step{Point: trace.Retried, Took: took, Wait: wait, Text: err.Error(), Count: item.failures})
 		}
 	}, key)
 	if err == nil && result.RequeueAfter > 0 {
@@ -149,23 +157,44 @@ func (q *Queue[K]) CountPending(maxFailures int) (count int) {
 	return count
 }
 
-// QueueState is the state of a queue, in a form that people can read as JSON.
+// QueueState is the state of a queue, for people.
 type QueueState struct {
-	Keys          int                `json:"keys"`          // the number of keys that the queue knows
-	Ready         int                `json:"ready"`         // the number of keys that wait for a worker
-	SecondsAtWork map[string]float64 `json:"secondsAtWork"` // how long a worker has had each key
+	Keys    int                      // the number of keys that the queue knows
+	Ready   int                      // the number of keys that wait for a worker
+	Waiting int                      // the number of keys that wait for their time, although they have not failed
+	Working map[string]time.Duration // how long a worker has had each key
+	Failing []FailingKey             // the keys whose last reconcile has failed; those that fail for longest come first
+}
+
+// FailingKey is a key whose last reconcile has failed.
+type FailingKey struct {
+	Key      string
+	Failures int       // in a row
+	Since    time.Time // when the first of them was
+	Err      error     // of the last one
+	RetryAt  time.Time // the end of the key's backoff
 }
 
 // State returns the queue's state.
 func (q *Queue[K]) State() (state QueueState) {
 	q.do(func() {
-		state = QueueState{Keys: len(q.items), Ready: q.countReady(), SecondsAtWork: map[string]float64{}}
+		state.Keys = len(q.items)
+		state.Ready = q.countReady()
+		state.Working = map[string]time.Duration{}
 		for key, item := range q.items {
+			isFailing := item.lastErr != nil
 			if item.stage == stageWorking {
-				state.SecondsAtWork[fmt.Sprint(key)] = time.Since(item.stageBegan).Seconds()
+				state.Working[fmt.Sprint(key)] = time.Since(item.stageBegan)
+			}
+			if item.stage == stageWaiting && !isFailing {
+				state.Waiting++
+			}
+			if isFailing {
+				state.Failing = append(state.Failing, item.describeFailure())
 			}
 		}
 	})
+	sort.Slice(state.Failing, func(i, j int) bool { return state.Failing[i].Since.Before(state.Failing[j].Since) })
 	return state
 }
 
@@ -174,9 +203,9 @@ func (q *Queue[K]) SetGauges() {
 	state := q.State()
 	total := 0.0
 	longest := 0.0
-	for _, seconds := range state.SecondsAtWork {
-		total += seconds
-		longest = max(longest, seconds)
+	for _, time := range state.Working {
+		total += time.Seconds()
+		longest = max(longest, time.Seconds())
 	}
 	q.options.Metrics.Set(float64(state.Ready), "workqueue_depth", q.options.Name)
 	q.options.Metrics.Set(total, "workqueue_unfinished_work_seconds", q.options.Name)
@@ -197,8 +226,11 @@ func (q *Queue[K]) Stuck(limit time.Duration) (problem string) {
 
 // queueItem is what the queue knows about one key.
 type queueItem[K comparable] struct {
-	key      K
-	failures int // in a row
+	key K
+
+	failures     int       // in a row
+	failingSince time.Time // when the first of them was
+	lastErr      error     // of the last one; nil if the last reconcile has succeeded, or if there was none
 
 	// dirty means that the key has work to do that no worker has begun. A key that a worker has becomes dirty when it
 	// is added, because the worker may not have seen the change.
@@ -223,6 +255,16 @@ const (
 	stageReady                     // in one of the queue's lines
 	stageWorking                   // a worker has it
 )
+
+func (item *queueItem[K]) describeFailure() FailingKey {
+	return FailingKey{
+		Key:      fmt.Sprint(item.key),
+		Failures: item.failures,
+		Since:    item.failingSince,
+		Err:      item.lastErr,
+		RetryAt:  item.notBefore,
+	}
+}
 
 // isPending reports whether the key has work to do, now or within a second.
 func (item *queueItem[K]) isPending() bool {
@@ -289,8 +331,12 @@ func (q *Queue[K]) update(step string, change func(*queueItem[K]), keys ...K) {
 }
 
 // backOff makes a key that failed wait for its backoff or for retryAfter, whichever is longer.
-func (q *Queue[K]) backOff(item *queueItem[K], retryAfter time.Duration) {
+func (q *Queue[K]) backOff(item *queueItem[K], retryAfter time.Duration, err error) {
+	if item.failures == 0 {
+		item.failingSince = time.Now()
+	}
 	item.failures++
+	item.lastErr = err
 	backoff := retry.Backoff(item.failures, q.options.Backoff, q.options.MaxBackoff)
 	item.notBefore = time.Now().Add(max(backoff, retryAfter))
 	item.dirty = true
@@ -335,6 +381,7 @@ func (q *Queue[K]) makeReady(item *queueItem[K], now time.Time) {
 	item.isUrgent = q.options.IsUrgent(item.key)
 	q.lineOf(item).add(item)
 	q.options.Metrics.Count("workqueue_adds_total", q.options.Name)
+	q.emit(item, trace.Step{Point: trace.Added, Count: q.countReady()})
 }
 
 // makeUrgent moves a key that is ready from the ordinary line to the urgent one.
@@ -357,6 +404,7 @@ func (q *Queue[K]) startWork(item *queueItem[K]) {
 	item.stage = stageWorking
 	item.stageBegan = q.lastGetAt
 	item.dirty = false
+	q.emit(item, trace.Step{Point: trace.Taken})
 	q.logStep("get", item)
 }
 
@@ -410,6 +458,16 @@ func (q *Queue[K]) describeStuckLine(limit time.Duration) string {
 		return ""
 	}
 	return fmt.Sprintf("no worker has taken a key for %v (%d ready)", stuckFor.Round(time.Second), q.countReady())
+}
+
+// emit emits a step of a key for the trace. It adds what all steps of keys have in common.
+func (q *Queue[K]) emit(item *queueItem[K], step trace.Step) {
+	if !q.options.Trace.IsOn() {
+		return // This saves building the text of the key.
+	}
+	step.Controller = q.options.Name
+	step.Key = fmt.Sprint(item.key)
+	q.options.Trace.EmitFor(1, step)
 }
 
 // logStep logs a key's state after a step.

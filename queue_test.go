@@ -16,6 +16,7 @@ import (
 
 	"podcount/internal/metrics"
 	"podcount/internal/testkit"
+	"podcount/internal/trace"
 )
 
 // quietQueue returns the options of a queue without a log.
@@ -211,6 +212,50 @@ func TestQueueForgetsAKeyThatIsDone(t *testing.T) {
 			done(q, getReady(q))
 		}
 		testkit.WantNumber(t, "keys in the end", q.State().Keys, 0)
+	})
+}
+
+func TestQueueTellsWhichKeysFailSinceWhenAndWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := testQueue(t)
+		start := time.Now()
+		q.Add("a", "b")
+		q.Done(getReady(q), Result{}, errors.New("first"))
+		testkit.Pass(time.Second)
+		done(q, getReady(q)) // b
+		last := errors.New("second")
+		q.Done(getReady(q), Result{RetryAfter: time.Minute}, last)
+		want := FailingKey{Key: "a", Failures: 2, Since: start, Err: last, RetryAt: time.Now().Add(time.Minute)}
+		testkit.WantEqual(t, "the failing keys", q.State().Failing, []FailingKey{want})
+		testkit.Pass(time.Minute)
+		done(q, getReady(q))
+		testkit.WantNumber(t, "failing keys after a success", len(q.State().Failing), 0)
+	})
+}
+
+func TestQueueEmitsTheStepsOfAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		options := quietQueue[string](time.Second, time.Second)
+		options.Trace = new(trace.Trace)
+		var steps []string
+		options.Trace.Listen(func(s trace.Step) {
+			steps = append(steps, fmt.Sprintf("%s %s %s %s", s.Point, s.Controller, s.Key, s.Text))
+		})
+		q := NewQueue(t.Context(), options)
+		q.Add("a")
+		q.Done(getReady(q), Result{}, errors.New("refused"))
+		testkit.Pass(2 * time.Second)
+		done(q, getReady(q))
+		synctest.Wait()
+		want := []string{
+			"added test a ",
+			"taken test a ",
+			"retried test a refused",
+			"added test a ",
+			"taken test a ",
+			"done test a ",
+		}
+		testkit.WantEqual(t, "the steps", steps, want)
 	})
 }
 

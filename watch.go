@@ -34,6 +34,7 @@ import (
 	"podcount/internal/metrics"
 	"podcount/internal/packed"
 	"podcount/internal/retry"
+	"podcount/internal/trace"
 	"podcount/internal/wire"
 )
 
@@ -107,6 +108,7 @@ type Reflector[T Object[T]] struct {
 
 	log             *slog.Logger
 	metrics         *metrics.Registry
+	trace           *trace.Trace
 	outage          *logging.Outage // of lists and watches
 	discoveryOutage *logging.Outage
 	confirmOutage   *logging.Outage
@@ -123,6 +125,7 @@ type Reflector[T Object[T]] struct {
 	lastContact   time.Time          // when the server last sent a list or an event
 	listedAsOf    time.Time          // when the last complete list without a version was requested
 	pausedUntil   time.Time          // when the last backoff ends, or has ended
+	lastWatch     *WatchRecord       // how the last watch has ended; nil before that
 	interrupt     context.CancelFunc // ends the watch or the audit that runs; nil while none does
 
 	// Other goroutines change these, too.
@@ -154,13 +157,14 @@ type Reflector[T Object[T]] struct {
 	suspectsRestore  bool // etcd may have been restored from a backup; see haveVersionsGoneBack
 }
 
-// ReflectorOptions configure a reflector. All fields except Once are required.
+// ReflectorOptions configure a reflector. All fields except Once and Trace are required.
 type ReflectorOptions[T Object[T]] struct {
 	Client  *kube.Client
 	Kind    Kind[T]
 	Store   *Store[T]
 	Log     *slog.Logger
 	Metrics *metrics.Registry
+	Trace   *trace.Trace // gets a step for each list, watch, frame, change and patch
 
 	// Once makes Run return if the server does not have the resource. Otherwise Run waits until it is installed.
 	Once bool
@@ -176,6 +180,7 @@ func NewReflector[T Object[T]](o ReflectorOptions[T]) *Reflector[T] {
 		once:            o.Once,
 		log:             o.Log,
 		metrics:         o.Metrics,
+		trace:           o.Trace,
 		outage:          logging.NewOutage(o.Log, name, "watching again", "kind", name),
 		discoveryOutage: logging.NewOutage(o.Log, name, "discovery answers again", "kind", name),
 		confirmOutage:   logging.NewOutage(o.Log, name, "the cache is confirmed", "kind", name),
@@ -205,6 +210,9 @@ func (r *Reflector[T]) NeedLabels(keys ...string) {
 func (r *Reflector[T]) NeedWholeObjects() {
 	r.kind.MetadataOnly = false
 }
+
+// readsWholeObjects reports whether NeedWholeObjects was called, or the kind needs whole objects anyway.
+func (r *Reflector[T]) readsWholeObjects() bool { return !r.kind.MetadataOnly }
 
 // NeedEveryVersion makes every new resourceVersion of an object a change. Without it, a version that differs only in
 // fields that the store does not keep is no change.
@@ -457,6 +465,7 @@ func (r *Reflector[T]) commitList(listing *Listing[T], version string, start tim
 	}
 	r.log.Info("listed", "kind", r.kind.Name, "objects", r.Len(), "rv", version, "changes", changeCount,
 		"took", time.Since(start).Round(time.Millisecond))
+	r.emit(trace.Step{Point: trace.Listed, Version: version, Count: r.Len(), Took: time.Since(start)})
 	reason := cmp.Or(r.relistReason, "hour") // Only the relist in place of an audit has no other reason.
 	r.metrics.Count("podcount_relists_total", r.kind.Name, reason)
 
@@ -599,6 +608,7 @@ func (r *Reflector[T]) isHarmless(difference Delta[T]) bool {
 func (r *Reflector[T]) reportDrift(drift []Delta[T], start time.Time) {
 	r.log.Info("audited", "kind", r.kind.Name, "objects", r.Len(), "rv", r.resumeVersion, "drift", len(drift),
 		"took", time.Since(start).Round(time.Millisecond))
+	r.emit(trace.Step{Point: trace.Audited, Version: r.resumeVersion, Count: len(drift), Took: time.Since(start)})
 	if len(drift) == 0 {
 		r.countAudit("clean")
 		return
@@ -888,11 +898,16 @@ func (r *Reflector[T]) consume(ctx context.Context, request kube.Request, body *
 	from := r.resumeVersion
 	end := watchEnd{isOpened: true}
 	r.log.Log(ctx, levelFlow, "watching", "kind", r.kind.Name, "rv", from)
+	r.emit(trace.Step{Point: trace.Watching, Version: from})
+	tap := trace.NewTap(r.trace, body)
 	// A watch that stays open for a while works, even if it brings no events.
 	stayedOpen := time.AfterFunc(shortWatch, func() { r.outage.Worked("watch") })
 	defer stayedOpen.Stop()
 
-	err := r.decoder.events(body, body.IsProtobuf, func(event WatchEvent[T]) error {
+	err := r.decoder.events(tap, body.IsProtobuf, func(event WatchEvent[T]) error {
+		if r.trace.IsOn() {
+			r.emitFrame(event, tap.Take(event.start, event.end), body.IsProtobuf)
+		}
 		if event.Status != nil {
 			return request.Failed(statusOfErrorFrame(*event.Status))
 		}
@@ -936,6 +951,43 @@ func (r *Reflector[T]) handleEvent(event WatchEvent[T]) {
 	r.resumeFrom(version) // after Apply, because Confirm may return now
 }
 
+// emit emits a step of this kind for the trace.
+func (r *Reflector[T]) emit(step trace.Step) {
+	step.Kind = r.kind.Name
+	r.trace.EmitFor(1, step)
+}
+
+// emitFrame emits the step of a frame that has arrived.
+func (r *Reflector[T]) emitFrame(event WatchEvent[T], frame []byte, isProtobuf bool) {
+	step := trace.Step{Point: trace.Frame, Kind: r.kind.Name, Type: event.Type, Bytes: frame, IsProtobuf: isProtobuf}
+	if event.Status != nil {
+		step.Text = event.Status.Message
+	} else {
+		step.Key = event.Object.meta().Key().String()
+		step.Version = event.Object.meta().ResourceVersion()
+	}
+	r.trace.EmitFor(1, step)
+}
+
+// emitChange emits the step of a change in the store.
+func (r *Reflector[T]) emitChange(change Delta[T]) {
+	step := trace.Step{Point: trace.Change, Kind: r.kind.Name, Key: change.Key().String()}
+	switch {
+	case isNil(change.Old):
+		step.Type = "added"
+	case isNil(change.New):
+		step.Type = "removed"
+	case change.isUnchanged():
+		step.Type = "unchanged"
+	default:
+		step.Type = "changed"
+	}
+	if !isNil(change.New) {
+		step.Version = change.New.meta().ResourceVersion()
+	}
+	r.trace.EmitFor(1, step)
+}
+
 // afterWatch applies the policy for a watch that ended like this, and returns how long to wait before the next request.
 func (r *Reflector[T]) afterWatch(end watchEnd) (wait time.Duration) {
 	// A useful watch resets both counters before its own end is counted. A short watch is not useful: it brought no
@@ -947,6 +999,7 @@ func (r *Reflector[T]) afterWatch(end watchEnd) (wait time.Duration) {
 	}
 	outcome := end.outcome()
 	policy := watchPolicies[outcome]
+	r.recordWatchEnd(policy, end)
 	if policy.problem != "" {
 		wait = r.recordFailure(policy.problem, end.err)
 	} else {
@@ -1027,9 +1080,28 @@ const (
 	watchShort                           // The watch ended within a second and brought nothing new.
 )
 
+// WatchRecord says how a watch has ended, for people.
+type WatchRecord struct {
+	At      time.Time
+	Outcome string // one word
+	Meaning string // one or two sentences
+	Err     error  // io.EOF if the server ended the stream between two events
+}
+
+// recordWatchEnd records how a watch has ended, for State.
+func (r *Reflector[T]) recordWatchEnd(policy watchPolicy, end watchEnd) {
+	r.emit(trace.Step{Point: trace.Ended, Type: policy.name, Text: end.err.Error(), Took: end.lasted})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lastWatch = &WatchRecord{At: time.Now(), Outcome: policy.name, Meaning: policy.meaning, Err: end.err}
+}
+
 // watchPolicy says what the reflector does after a watch. The next watch resumes from the last version, unless a relist
 // comes first.
 type watchPolicy struct {
+	name    string // one word for the outcome, for people
+	meaning string // one or two sentences for people: what has happened, and what podcount does
+
 	// problem is logged as a failure, and the next request waits for the backoff. If it is "", nothing has failed, and
 	// the next request is sent at once, unless hasOwnBackoff is set.
 	problem string
@@ -1051,30 +1123,72 @@ type watchPolicy struct {
 // temporary, the reflector first watches again.
 var watchPolicies = map[watchOutcome]watchPolicy{
 	// This is normal: servers end each watch after some minutes, and connections break.
-	watchEnded: {},
+	watchEnded: {
+		name:    "ended",
+		meaning: "This is normal: the server or the network ended the watch. podcount resumes it.",
+	},
 
 	// This is normal: the server keeps only recent versions, and forgets the others when it restarts or compacts its
 	// history. It will never know them again.
-	watchExpired: {hasOwnBackoff: true, relistAfter: 1, relistReason: "expired"},
+	watchExpired: {
+		name:          "expired",
+		meaning:       "This is normal: the server no longer knows the version of the watch. podcount lists again.",
+		hasOwnBackoff: true,
+		relistAfter:   1,
+		relistReason:  "expired",
+	},
 
 	// The server would reject the same request again, perhaps because of the version in it.
-	watchRejected: {problem: "cannot watch", relistAfter: 1, relistReason: "refused"},
+	watchRejected: {
+		name:         "rejected",
+		meaning:      "The server rejected the request, perhaps because of its version. podcount lists again.",
+		problem:      "cannot watch",
+		relistAfter:  1,
+		relistReason: "refused",
+	},
 
 	// The next watch may get the same ERROR frame.
-	watchFailed: {problem: "cannot watch", relistAfter: 2, relistReason: "error"},
+	watchFailed: {
+		name:         "failed",
+		meaning:      "The server ended the watch with an error. podcount resumes it, and lists again if that repeats.",
+		problem:      "cannot watch",
+		relistAfter:  2,
+		relistReason: "error",
+	},
 
 	// The version is still good, so the watch can resume when the server is available again.
-	watchUnavailable: {problem: "cannot watch"},
+	watchUnavailable: {
+		name:    "unavailable",
+		meaning: "The server could not be reached, or is overloaded. podcount resumes the watch when it answers.",
+		problem: "cannot watch",
+	},
 
 	// The next watch may get the same event, and fail to decode it again.
-	watchUnreadable: {problem: "cannot decode the watch", relistAfter: 2, relistReason: "garbage"},
+	watchUnreadable: {
+		name:         "unreadable",
+		meaning:      "What arrived could not be decoded. podcount resumes the watch, and lists again if that repeats.",
+		problem:      "cannot decode the watch",
+		relistAfter:  2,
+		relistReason: "garbage",
+	},
 
 	// The connection may be dead. But a server also stays silent if the version is newer than all it knows, because
 	// etcd was restored from a backup.
-	watchSilent: {relistAfter: 2, relistReason: "silence"},
+	watchSilent: {
+		name:         "silent",
+		meaning:      "Nothing arrived for a long time. podcount opens a new watch, and lists again if that repeats.",
+		relistAfter:  2,
+		relistReason: "silence",
+	},
 
 	// The next watch may end at once too. Without a backoff this would be a busy loop.
-	watchShort: {problem: "watch ended at once", relistAfter: 3, relistReason: "short"},
+	watchShort: {
+		name:         "short",
+		meaning:      "The watch ended within a second, without news. podcount waits before it opens the next one.",
+		problem:      "watch ended at once",
+		relistAfter:  3,
+		relistReason: "short",
+	},
 }
 
 // newRequest returns the request that lists and watches have in common. If the kind needs only metadata, the request
@@ -1111,6 +1225,9 @@ func (r *Reflector[T]) collectionPath(namespace string) string {
 // publish calls the functions that Subscribe has registered.
 func (r *Reflector[T]) publish(changes ...Delta[T]) {
 	for _, change := range changes {
+		if r.trace.IsOn() {
+			r.emitChange(change)
+		}
 		for _, handle := range r.handlers {
 			handle(change)
 		}
@@ -1380,27 +1497,57 @@ func (r *Reflector[T]) Patch(
 ) (now T, err error) {
 	now, err = r.sendPatch(ctx, obj, subresource, patch)
 	if errors.Is(err, errGone) {
-		r.countPatch("gone")
+		r.recordPatch("gone", obj, err)
 		return now, err
 	}
 	if err != nil {
-		r.countPatch("failed")
+		r.recordPatch("failed", obj, err)
 		return now, err
 	}
 	r.noteAnsweredVersion(now.meta().ResourceVersion())
 	r.publish(r.ApplyAnswer(now)...)
 	if !isKept(now) {
-		r.countPatch("stripped")
+		r.recordPatch("stripped", now, errStripped)
 		return now, fmt.Errorf("patch %s/%s: %w", r.kind.Resource, now.meta().Key(), errStripped)
 	}
-	r.countPatch("written")
+	r.recordPatch("written", now, nil)
 	return now, nil
 }
 
-func (r *Reflector[T]) countPatch(result string) {
+// recordPatch counts a patch, and emits the step of its answer.
+func (r *Reflector[T]) recordPatch(result string, obj T, err error) {
 	if r.kind.PatchMetric != "" {
 		r.metrics.Count(r.kind.PatchMetric, result)
 	}
+	if !r.trace.IsOn() {
+		return
+	}
+	step := trace.Step{
+		Point:   trace.Patched,
+		Kind:    r.kind.Name,
+		Key:     obj.meta().Key().String(),
+		Type:    result,
+		Version: obj.meta().ResourceVersion(),
+	}
+	if err != nil {
+		step.Text = err.Error()
+	}
+	r.trace.EmitFor(1, step)
+}
+
+// emitPatch emits the step of a patch that is about to be sent.
+func (r *Reflector[T]) emitPatch(obj T, body map[string]any) {
+	if !r.trace.IsOn() {
+		return
+	}
+	text, _ := json.Marshal(body) // sendPatch reports the error, if there is one
+	r.trace.EmitFor(1, trace.Step{
+		Point:   trace.Patch,
+		Kind:    r.kind.Name,
+		Key:     obj.meta().Key().String(),
+		Version: obj.meta().ResourceVersion(),
+		Bytes:   text,
+	})
 }
 
 // sendPatch sends a patch, and returns the object in the answer, or nil and an error.
@@ -1413,11 +1560,13 @@ func (r *Reflector[T]) sendPatch(
 	if subresource != "" {
 		path += "/" + subresource
 	}
+	body := withUID(patch, obj.meta().UID())
+	r.emitPatch(obj, body)
 	var answer json.RawMessage
 	err = r.client.Send(ctx, kube.Request{
 		Method: http.MethodPatch,
 		Path:   path,
-		Body:   withUID(patch, obj.meta().UID()),
+		Body:   body,
 		Accept: kube.Accept(r.kind.MetadataOnly, "PartialObjectMetadata", wire.JSON),
 	}, &answer)
 	status := kube.StatusOf(err)
@@ -1476,12 +1625,15 @@ func (r *Reflector[T]) Reference(obj T) events.Reference {
 	}
 }
 
-// ReflectorState is the state of a reflector as /debug/state shows it.
+// ReflectorState is the state of a reflector, for people.
 type ReflectorState struct {
-	Objects           int     `json:"objects"`
-	IsReady           bool    `json:"ready"`
-	ResourceVersion   string  `json:"resourceVersion"`
-	SecondsSinceHeard float64 `json:"secondsSinceHeard"`
+	Objects           int
+	IsReady           bool
+	IsAbsent          bool // the resource is not installed
+	ResourceVersion   string
+	SecondsSinceHeard float64
+	LastWatch         *WatchRecord     // nil before a watch has ended
+	Problem           *logging.Problem // why lists, watches or discovery fail now; nil if they work
 }
 
 // State returns the current state. A reflector is ready once its first list is complete. It is also ready while its
@@ -1492,13 +1644,26 @@ func (r *Reflector[T]) State() ReflectorState {
 	state := ReflectorState{
 		Objects:           r.Len(),
 		IsReady:           r.isAbsent() || background.IsClosed(r.synced),
+		IsAbsent:          r.isAbsent(),
 		ResourceVersion:   r.resumeVersion,
 		SecondsSinceHeard: time.Since(r.lastContact).Seconds(),
+		LastWatch:         r.lastWatch,
+		Problem:           r.problem(),
 	}
 	if r.isAbsent() {
 		state.SecondsSinceHeard = 0 // The server has nothing to send.
 	}
 	return state
+}
+
+// problem returns what fails at present: discovery, or else lists and watches, or the confirmation of a new leader.
+func (r *Reflector[T]) problem() *logging.Problem {
+	for _, outage := range []*logging.Outage{r.discoveryOutage, r.outage, r.confirmOutage} {
+		if problem, isFailing := outage.Problem(); isFailing {
+			return &problem
+		}
+	}
+	return nil
 }
 
 // SetGauges updates the gauges, which must be done before each scrape. It removes a gauge whose value is unknown,

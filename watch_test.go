@@ -20,6 +20,7 @@ import (
 	"podcount/internal/fakekube"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
+	"podcount/internal/logging"
 	"podcount/internal/metrics"
 	"podcount/internal/options"
 	"podcount/internal/retry"
@@ -109,7 +110,7 @@ func reflectPods(t *testing.T, f *fakekube.Server) *testReflector {
 func newAnonymousClient(dial kube.Dialer, log *slog.Logger) *kube.Client {
 	server := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
 	config := &kubeconfig.Config{Server: server, Credential: noCredential}
-	return newClient(&options.Options{}, config, dial, log, metrics.NewRegistry())
+	return newClient(&options.Options{}, config, dial, newTelemetry(&logging.Outputs{Log: log}, nil))
 }
 
 func (r *testReflector) recordDelta(d Delta[*Pod]) {

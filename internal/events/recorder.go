@@ -23,6 +23,7 @@ import (
 	"podcount/internal/metrics"
 	"podcount/internal/ratelimit"
 	"podcount/internal/retry"
+	"podcount/internal/trace"
 )
 
 const (
@@ -86,12 +87,13 @@ type record struct {
 // DryRun shows an event instead of posting it.
 type DryRun func(about Reference, reason, message string)
 
-// Options configure a Recorder. All of them are required except DryRun.
+// Options configure a Recorder. All of them are required except DryRun and Trace.
 type Options struct {
 	Sink     Sink
 	Instance string // the name of this process, for the field reportingInstance of each Event
 	Log      *slog.Logger
 	Metrics  *metrics.Registry // counts podcount_events_total
+	Trace    *trace.Trace      // gets a step for each event that is posted or dropped
 	DryRun   DryRun            // If it is set, it gets each event, and nothing is posted.
 }
 
@@ -150,6 +152,19 @@ func (r *Recorder) drop(ev event, why error) {
 	r.dropped.Add(1)
 	r.options.Metrics.Count("podcount_events_total", "dropped")
 	r.options.Log.Debug("dropped an event", "object", ev.about.Name, "reason", ev.reason, "err", why)
+	r.emit(trace.Dropped, ev, why.Error())
+}
+
+// emit emits a step of an event for the trace.
+func (r *Recorder) emit(point trace.Point, ev event, text string) {
+	if !r.options.Trace.IsOn() {
+		return
+	}
+	key := ev.about.Name
+	if ev.about.Namespace != "" {
+		key = ev.about.Namespace + "/" + key
+	}
+	r.options.Trace.EmitFor(1, trace.Step{Point: point, Kind: ev.about.Kind, Key: key, Type: ev.reason, Text: text})
 }
 
 // Run posts events until stop has ended. After that, it tries once to post each event that still waits. ctx ends the
@@ -178,6 +193,7 @@ func (r *Recorder) deliver(ctx, stop context.Context, ev event) {
 		if err == nil {
 			r.outage.Worked("post")
 			r.options.Metrics.Count("podcount_events_total", "posted")
+			r.emit(trace.Event, ev, ev.message)
 			return
 		}
 		failure := failureIn(err)

@@ -60,6 +60,27 @@ func PauseBetweenComplaints(err error) time.Duration {
 	return time.Minute
 }
 
+// Advice says, in a sentence, what a person can do about the error of a request. Errors name missing permissions and the
+// like themselves, so the advice only says where to look.
+func Advice(err error) string {
+	status := StatusOf(err)
+	switch {
+	case status.Code == http.StatusUnauthorized:
+		return "Give podcount a credential that this cluster accepts. It reads changed files by itself."
+	case status.Code == http.StatusForbidden:
+		return "Grant the permission that the error names, or change the policy that forbids the request."
+	case status.Code == http.StatusNotFound:
+		return "Install what is missing, or check the flags. podcount goes on by itself once it is there."
+	case status.Code == http.StatusBadRequest || status.Code == http.StatusUnprocessableEntity:
+		return "The server rejects the request itself: check the flags, and the cluster's admission policies."
+	case status.Code == http.StatusTooManyRequests:
+		return "Nothing: the server asks for patience, and podcount waits. If it lasts, see who loads the server."
+	case status.Code != 0:
+		return "Look at the API server's own log. podcount retries by itself."
+	}
+	return "Check that the API server runs and that the network reaches it. podcount retries by itself."
+}
+
 // HasCause reports whether a cause in the Status has this reason, or is about this field.
 func (s Status) HasCause(reasonOrField string) bool {
 	for _, cause := range s.Details.Causes {

@@ -82,6 +82,7 @@ type Election struct {
 	deadlineTimer *time.Timer        // calls endTermAtDeadline
 	lastErr       error              // the error of the last renewal
 	isLost        bool               // term has ended because the lease was lost
+	holder        string             // the identity in the Lease when it was last read or written; "" if there is none
 
 	// Only Run uses the fields below.
 	observed     lease     // the Lease as it was last seen
@@ -115,6 +116,25 @@ func New(client *kube.Client, o Options) *Election {
 
 // Lease returns the path of the Lease at the API server, and this replica's identity in it.
 func (e *Election) Lease() (path, identity string) { return e.path, e.id }
+
+// Name returns the namespace and the name of the Lease.
+func (e *Election) Name() string { return e.options.Namespace + "/" + e.options.Name }
+
+// Holder returns the identity of the replica that held the Lease when this replica last read or wrote it. It is "" if
+// none did, or if the Lease was not read yet. While this replica leads, it reads the Lease only after a conflict.
+func (e *Election) Holder() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.holder
+}
+
+// observe records the Lease as it was read or written.
+func (e *Election) observe(current lease) {
+	e.observed = current
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.holder = current.Spec.HolderIdentity
+}
 
 // Tried returns a channel that is closed after Run's first try to acquire the lease, whether it has succeeded or not.
 // If it has succeeded, won has returned by then.

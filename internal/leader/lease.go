@@ -146,7 +146,7 @@ func (e *Election) readLease(ctx context.Context) error {
 		// A Lease may have no duration. RetryPeriod is the minimum, so that its holder has time to renew it.
 		e.takeoverAt = time.Now().Add(max(e.options.RetryPeriod, duration))
 	}
-	e.observed = current
+	e.observe(current)
 	return nil
 }
 
@@ -167,7 +167,7 @@ func (e *Election) writeLease(ctx context.Context, spec leaseSpec) error {
 	if err := e.client.Send(ctx, request, &written); err != nil {
 		return err
 	}
-	e.observed = written
+	e.observe(written)
 	e.fromOwnWrite = true
 	e.mayHold = spec.HolderIdentity == e.id
 	return nil

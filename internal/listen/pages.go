@@ -1,7 +1,6 @@
 package listen
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,9 +15,6 @@ type Content struct {
 	// Incomplete names the caches that have no complete list yet.
 	Incomplete func() []string
 
-	// State returns a value that /debug/state shows as JSON.
-	State func() any
-
 	// Metrics returns all metrics in Prometheus' text format.
 	Metrics func() string
 }
@@ -28,7 +24,6 @@ const indexPage = `podcount serves here:
 /livez        200 if no worker is stuck, else 503 with those that are; /healthz is the same
 /readyz       200 if all caches are complete, else 503 with those that are not
 /metrics      all metrics, for Prometheus
-/debug/state  the caches, the queues and the lease, as JSON, for people
 `
 
 // Pages returns a handler that answers the kubelet's probes, Prometheus and people.
@@ -45,15 +40,6 @@ func Pages(c Content) http.Handler {
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		io.WriteString(w, c.Metrics())
-	})
-	mux.HandleFunc("GET /debug/state", func(w http.ResponseWriter, _ *http.Request) {
-		text, err := json.MarshalIndent(c.State(), "", "  ")
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.Write(append(text, '\n'))
 	})
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, indexPage)

@@ -89,6 +89,37 @@ func (o *Outage) GiveUp(part string) {
 	o.removeLocked(part, "given up", slog.LevelDebug)
 }
 
+// Problem is what fails at present.
+type Problem struct {
+	Text  string    // the problem and the error of the newest failure
+	Err   error     // that error; nil if the failure has none
+	Since time.Time // when the part that fails for longest has begun to fail
+}
+
+// Problem returns the newest failure of the parts that fail now. isFailing is false if all of them work.
+func (o *Outage) Problem() (now Problem, isFailing bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var newest *failingPart
+	for _, part := range o.state.failing {
+		if newest == nil || part.at.After(newest.at) {
+			newest = part
+		}
+		if now.Since.IsZero() || part.since.Before(now.Since) {
+			now.Since = part.since
+		}
+	}
+	if newest == nil {
+		return Problem{}, false
+	}
+	now.Text = newest.problem
+	now.Err = newest.err()
+	if now.Err != nil {
+		now.Text += ": " + now.Err.Error()
+	}
+	return now, true
+}
+
 // Failing returns how many parts fail now.
 func (o *Outage) Failing() int {
 	o.mu.Lock()

@@ -55,6 +55,16 @@ type failure struct {
 	pause   time.Duration
 }
 
+// err returns the error among the attributes of the failure, or nil if there is none.
+func (f failure) err() error {
+	for _, arg := range f.args {
+		if err, isError := arg.(error); isError {
+			return err
+		}
+	}
+	return nil
+}
+
 // addFailure records that a try of a part has failed. That may begin an outage.
 func (s *outageState) addFailure(name string, f failure) {
 	part := s.failing[name]

@@ -17,6 +17,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -191,6 +192,26 @@ func (r *Registry) Remove(name string, labels ...string) {
 	delete(f.series, valuesOf(labels))
 }
 
+// Value is one series of a metric: the values of its labels, and its number.
+type Value struct {
+	Labels []string
+	Number float64
+}
+
+// Values returns all series of a gauge or a counter, in no particular order.
+func (r *Registry) Values(name string) (all []Value) {
+	f := r.byName[name]
+	if f == nil {
+		panic("metrics: there is no metric " + name)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for labels, s := range f.series {
+		all = append(all, Value{Labels: labels[:len(f.Labels)], Number: s.value})
+	}
+	return all
+}
+
 // family returns the metric of this name, or panics.
 func (r *Registry) family(name string, labels int) *family {
 	f := r.byName[name]
@@ -228,14 +249,14 @@ func (r *Registry) Text() string {
 	for _, f := range r.families {
 		out.WriteString("# HELP " + f.Name + " " + escapeHelp.Replace(f.Help) + "\n")
 		out.WriteString("# TYPE " + f.Name + " " + string(f.Type) + "\n")
-		for _, values := range slices.SortedFunc(maps.Keys(f.series), compareValues) {
+		all := slices.Collect(maps.Keys(f.series))
+		sort.Slice(all, func(i, j int) bool { return slices.Compare(all[i][:], all[j][:]) < 0 })
+		for _, values := range all {
 			f.write(&out, values, f.series[values])
 		}
 	}
 	return out.String()
 }
-
-func compareValues(a, b labelValues) int { return slices.Compare(a[:], b[:]) }
 
 // write writes the lines of one series.
 func (f *family) write(out *strings.Builder, values labelValues, s *series) {

@@ -55,11 +55,14 @@ type Options struct {
 	RetryPeriod    time.Duration
 
 	// How podcount reports its state.
-	Listen    string // the address of the HTTP server; "" starts none
-	Verbosity int    // lines of the slog level -Verbosity and above are logged
-	LogFormat string // auto, text or json
+	Listen        string // the address of the HTTP server; "" starts none
+	Page          string // the address of the page; "" serves none
+	PageTokenFile string // the file with the token for the page; "" asks for none
+	Verbosity     int    // lines of the slog level -Verbosity and above are logged
+	LogFormat     string // auto, text or json
 
-	own map[string]any // pointers to the values of the flags that Int, String, Duration and Bool register, by name
+	settings []Setting      // the values of all flags
+	own      map[string]any // pointers to the values of the flags that Int, String, Duration and Bool register, by name
 }
 
 // Program describes the program whose flags Parse reads.
@@ -99,6 +102,13 @@ func (o *Options) OnceFlag() string {
 	return "-once"
 }
 
+// Setting is a flag and its value.
+type Setting struct{ Name, Value string }
+
+// Settings returns the values of all flags, those that were not given, too. None of them is a secret, but some name
+// files that have secrets.
+func (o *Options) Settings() []Setting { return o.settings }
+
 // StuckAfter returns how long a reconcile may take before its worker counts as stuck: one wait for -qps, and two
 // requests.
 func (o *Options) StuckAfter() time.Duration {
@@ -136,6 +146,9 @@ func Parse(args []string, stdout io.Writer, program Program) (*Options, error) {
 	if err := c.check(); err != nil {
 		return nil, usageError(err)
 	}
+	c.flags.VisitAll(func(f *flag.Flag) {
+		c.settings = append(c.settings, Setting{Name: f.Name, Value: f.Value.String()})
+	})
 	return c.Options, nil
 }
 

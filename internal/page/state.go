@@ -1,7 +1,10 @@
 // Package page is podcount's web page: what the program knows and does, for people, in a browser.
 package page
 
-import "time"
+import (
+	"sort"
+	"time"
+)
 
 // State is what the page shows of the program's present state. It is JSON for /debug/state and for the page.
 type State struct {
@@ -110,4 +113,22 @@ type Sample struct {
 	Pods   int       `json:"pods"`   // in the cache; -1 before the first list
 	Events int       `json:"events"` // of watches, within this second
 	Writes int       `json:"writes"` // patches that were written, within this second
+}
+
+// mostCrowded is how many nodes and namespaces the page shows.
+const mostCrowded = 10
+
+// MostCrowded returns the ten names with the most pods, the largest number first.
+func MostCrowded(pods map[string]int) []Crowd {
+	all := []Crowd{}
+	for name, count := range pods {
+		all = append(all, Crowd{Name: name, Pods: count})
+	}
+	sort.Slice(all, func(i, j int) bool {
+		if all[i].Pods != all[j].Pods {
+			return all[i].Pods > all[j].Pods
+		}
+		return all[i].Name < all[j].Name
+	})
+	return all[:min(len(all), mostCrowded)]
 }

@@ -83,11 +83,14 @@ type listener struct{ handle func(Step) }
 func (t *Trace) IsOn() bool { return t != nil && t.listeners.Load() != nil }
 
 // Emit passes a step to all listeners. It sets Number, At and Where.
-func (t *Trace) Emit(s Step) {
-	if !t.IsOn() {
-		return
+func (t *Trace) Emit(s Step) { t.EmitFor(1, s) }
+
+// EmitFor is Emit for a helper of the functions that have points. helpers is how many functions lie between the point
+// and Emit.
+func (t *Trace) EmitFor(helpers int, s Step) {
+	if t.IsOn() {
+		t.emit(s, callerOf(helpers+2))
 	}
-	t.emit(s, callerOf(2))
 }
 
 // emit passes a step of a function to all listeners.
@@ -118,7 +121,8 @@ func callerOf(depth int) string {
 	function = function[strings.LastIndex(function, "/")+1:]
 	_, function, _ = strings.Cut(function, ".") // drops the package
 	function = strings.ReplaceAll(function, "[...]", "")
-	file = strings.TrimPrefix(file, "podcount/") // the module's name, which -trimpath puts there
+	function, _, _ = strings.Cut(function, ".func") // A closure belongs to the function around it.
+	file = strings.TrimPrefix(file, "podcount/")    // the module's name, which -trimpath puts there
 	return fmt.Sprintf("%s:%d %s", file, line, function)
 }
 

@@ -133,6 +133,8 @@ func (d *Decoder) eventsJSON(src *source) func() (Event, error) {
 		if err != nil {
 			return event, fmt.Errorf("after byte %d: %w", start, err)
 		}
+		event.Start = start
+		event.End = in.InputOffset()
 		return event, nil
 	}
 }

@@ -88,11 +88,15 @@ func (w *protobufWatch) next() (Event, error) {
 	if w.atEnd(unbounded) {
 		return w.event, io.EOF
 	}
+	start := w.offset()
 	size, err := w.readFrameSize()
 	if err != nil {
 		return w.event, err
 	}
-	err = w.readMessage(w.offset()+size, w.frame)
+	end := w.offset() + size
+	err = w.readMessage(end, w.frame)
+	w.event.Start = start
+	w.event.End = end
 	return w.event, err
 }
 

@@ -116,6 +116,9 @@ type Event struct {
 
 	// Status is set if the type is ERROR. It is nil for other types, and if an ERROR in protobuf has no object.
 	Status *Status
+
+	// Start and End are the offsets in the stream between which the frame is.
+	Start, End int64
 }
 
 // GarbageError means that a frame of a watch cannot be understood. Nothing after it in the stream can be used.
