@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -26,6 +27,7 @@ import (
 	"podcount/internal/retry"
 	"podcount/internal/suite"
 	"podcount/internal/testkit"
+	"podcount/internal/trace"
 	"podcount/internal/wire"
 )
 
@@ -69,6 +71,7 @@ func newPodCache(client *kube.Client, log *slog.Logger, kind Kind[*Pod]) *Reflec
 		Store:   NewStore[*Pod](),
 		Log:     log,
 		Metrics: metrics.NewRegistry(),
+		Trace:   new(trace.Trace),
 	})
 }
 
@@ -285,6 +288,55 @@ func TestRelistHasABackoffOfItsOwn(t *testing.T) {
 		testkit.Pass(2 * initialBackoff)
 		r.wantInSync(t, f)
 	})
+}
+
+func TestTraceShowsFramesWithTheirBytesAndThenTheChanges(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r := reflectPods(t, f)
+		var steps []string
+		r.trace.Listen(func(s trace.Step) {
+			if s.Point == trace.LogLine {
+				return
+			}
+			hasName := bytes.Contains(s.Bytes, []byte("seen"))
+			steps = append(steps, fmt.Sprintf("%s %s %s %s, bytes with its name: %v", s.Point, s.Kind, s.Type, s.Key, hasName))
+		})
+		f.AddPod("default", "seen", "n1")
+		synctest.Wait()
+		testkit.WantEqual(t, "the steps", steps, []string{
+			"frame Pod ADDED default/seen, bytes with its name: true",
+			"change Pod added default/seen, bytes with its name: false",
+		})
+	})
+}
+
+func TestStateTellsHowTheLastWatchHasEndedAndWhatFails(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r := reflectPods(t, f)
+		testkit.Pass(time.Minute) // Otherwise the watch would count as short.
+		if state := r.State(); state.LastWatch != nil || state.Problem != nil {
+			t.Errorf("before anything has failed: %+v", state)
+		}
+		f.Inject(t, suite.StatusFault(watchOfPods, 1, 503, "ServiceUnavailable", nil))
+		f.EndWatches(false)
+		testkit.Pass(100 * time.Millisecond)
+		state := r.State()
+		testkit.WantEqual(t, "the outcome", state.LastWatch.Outcome, "unavailable")
+		testkit.WantText(t, state.Problem.Text, "cannot watch: ", "503")
+		testkit.Pass(time.Minute)
+		if problem := r.State().Problem; problem != nil {
+			t.Errorf("after the outage: %+v", problem)
+		}
+	})
+}
+
+func TestEveryOutcomeOfAWatchHasAPolicyWithANameAndAMeaning(t *testing.T) {
+	for outcome := watchEnded; outcome <= watchShort; outcome++ {
+		policy := watchPolicies[outcome]
+		if policy.name == "" || policy.meaning == "" {
+			t.Errorf("the policy of outcome %d has no name or no meaning: %+v", outcome, policy)
+		}
+	}
 }
 
 func TestExpiredVersionIsNotRetriedInAHotLoop(t *testing.T) {

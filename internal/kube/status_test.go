@@ -145,6 +145,18 @@ func TestMissingRightsAreReportedLessOften(t *testing.T) {
 	}
 }
 
+func TestEveryErrorHasAdviceOfItsOwn(t *testing.T) {
+	known := map[string]int{}
+	for _, code := range []int{0, 400, 401, 403, 404, 429, 500} {
+		advice := Advice(fmt.Errorf("list pods: %w", &Status{Status: wire.Status{Code: code}}))
+		if advice == "" || known[advice] != 0 {
+			t.Errorf("%d: the advice %q is empty, or also that of %d", code, advice, known[advice])
+		}
+		known[advice] = code
+	}
+	testkit.WantText(t, Advice(errors.New("connection refused")), "the network")
+}
+
 func TestRetryAfterIsAtMostAnHour(t *testing.T) {
 	for header, most := range map[string]time.Duration{
 		"":                              0,

@@ -195,6 +195,7 @@ func TestStandbyNeverWritesTheLease(t *testing.T) {
 		if err := r.MayWrite(); err != errNotLeading {
 			t.Errorf("MayWrite: got %v, want %v", err, errNotLeading)
 		}
+		testkit.WantEqual(t, "the holder", r.Holder(), "other")
 		ctx, release := r.WhilePermitted(t.Context())
 		defer release()
 		if ctx.Err() == nil {

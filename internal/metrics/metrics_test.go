@@ -289,3 +289,12 @@ func TestTableFollowsPrometheusConventions(t *testing.T) {
 		})
 	}
 }
+
+func TestValuesAreThoseOfEverySeries(t *testing.T) {
+	r := NewRegistry()
+	testkit.WantEqual(t, "before", r.Values("podcount_relists_total"), nil)
+	r.Count("podcount_relists_total", "Pod", "expired")
+	r.Count("podcount_relists_total", "Pod", "expired")
+	testkit.WantEqual(t, "after two", r.Values("podcount_relists_total"),
+		[]Value{{Labels: []string{"Pod", "expired"}, Number: 2}})
+}

@@ -331,6 +331,25 @@ func TestWatchYieldsEventsOfAnyType(t *testing.T) {
 	testkit.WantEqual(t, "in protobuf", events, []string{"ADDED a/u/x", "STRANGE //", "ERROR 410 "})
 }
 
+func TestEventSaysWhereItsFrameIs(t *testing.T) {
+	for name, frames := range map[string][]string{
+		"JSON": {`{"type":"ADDED","object":{"metadata":{"name":"a"}}}`, `{"type":"BOOKMARK","object":null}`},
+		"protobuf": {
+			protobufFrame("ADDED", protobufAnswer("Thing", protobufThing("a", "u", "x"))),
+			protobufFrame("ERROR", protobufAnswer("Status", numberField(6, 410))),
+		},
+	} {
+		watch := strings.Join(frames, "")
+		var found []string
+		err := wire.NewDecoder(new(thing)).Events(strings.NewReader(watch), name == "protobuf", func(e wire.Event) error {
+			found = append(found, watch[e.Start:e.End])
+			return nil
+		})
+		testkit.WantError(t, name, err, "")
+		testkit.WantEqual(t, name, found, frames)
+	}
+}
+
 func TestErrorOfTheHandlerEndsAWatch(t *testing.T) {
 	full := errors.New("full")
 	for _, c := range []struct {
