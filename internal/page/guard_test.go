@@ -1,0 +1,130 @@
+package page
+
+import (
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podcount/internal/testkit"
+)
+
+// allPaths are the paths that answer at once.
+var allPaths = []string{"/", "/debug/state", "/statusz", "/flagz", "/playground", "/nothing"}
+
+func TestPageOnLoopbackAnswersOnlyToItsNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, nil)
+		for _, host := range []string{"localhost:8081", "127.0.0.1:8081", "[::1]:8081", "127.0.0.1"} {
+			testkit.WantNumber(t, "the code for "+host, f.get(t, "/statusz", "Host", host).code, 200)
+		}
+		for _, host := range []string{"podcount.example:8081", "10.0.0.1", "127.0.0.1.podcount.example"} {
+			for _, path := range append(allPaths, "/events") {
+				got := f.get(t, path, "Host", host)
+				testkit.WantNumber(t, "the code of "+path+" for "+host, got.code, 403)
+				testkit.WantText(t, got.text, "DNS rebinding")
+			}
+		}
+		testkit.WantNumber(t, "states read for them", int(f.states.Load()), 0)
+	})
+}
+
+// startWithToken runs a Page beyond loopback, whose token file has this text.
+func startWithToken(t *testing.T, text string) (f *fixture, file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "token")
+	write(t, file, text)
+	f = start(t, func(o *Options) {
+		o.Address = "0.0.0.0:8081"
+		o.TokenFile = file
+	})
+	return f, file
+}
+
+func write(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func basic(user, password string) string {
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(user+":"+password))
+}
+
+func TestTokenIsNeededForEveryPath(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, _ := startWithToken(t, "\n s3cret \n")
+		rows := []struct {
+			name, authorization string
+			code                int
+		}{
+			{"no token", "", 401},
+			{"the password of any user", basic("anybody", "s3cret"), 200},
+			{"the password of no user", basic("", "s3cret"), 200},
+			{"a bearer token", "Bearer s3cret", 200},
+			{"a bearer token in lower case", "bearer s3cret", 200},
+			{"a wrong password", basic("anybody", "s3cre"), 401},
+			{"the token as the user", basic("s3cret", ""), 401},
+			{"a wrong bearer token", "Bearer s3cretx", 401},
+			{"an empty bearer token", "Bearer ", 401},
+			{"another scheme", "Digest s3cret", 401},
+		}
+		for _, row := range rows {
+			t.Log(row.name)
+			got := f.get(t, "/flagz", "Authorization", row.authorization, "Host", "podcount.example")
+			testkit.WantNumber(t, "the code", got.code, row.code)
+			wantChallenge := ""
+			if row.code == 401 {
+				wantChallenge = `Basic realm="podcount"`
+			}
+			testkit.WantEqual(t, "the challenge", got.header.Get("WWW-Authenticate"), wantChallenge)
+		}
+		for _, path := range append(allPaths, "/events") {
+			got := f.get(t, path)
+			testkit.WantNumber(t, "the code of "+path, got.code, 401)
+			if strings.Contains(got.text, "s3cret") {
+				t.Errorf("%s shows the token", path)
+			}
+		}
+		testkit.WantEqual(t, "the log", f.log.String(), "")
+	})
+}
+
+func TestTokenFileIsReadAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, file := startWithToken(t, "first")
+		testkit.WantNumber(t, "the code of the first", f.get(t, "/flagz", "Authorization", "Bearer first").code, 200)
+		write(t, file, "second\n")
+		testkit.WantNumber(t, "the code of the old one", f.get(t, "/flagz", "Authorization", "Bearer first").code, 401)
+		testkit.WantNumber(t, "the code of the new one", f.get(t, "/flagz", "Authorization", "Bearer second").code, 200)
+	})
+}
+
+func TestWithoutAReadableTokenNobodySeesAnything(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, file := startWithToken(t, " \n")
+		testkit.Pass(time.Second)
+		testkit.WantText(t, f.log.String(), "-page-token-file: nobody can see the page", file+" is empty")
+		for _, authorization := range []string{"", "Bearer ", basic("anybody", "")} {
+			got := f.get(t, "/flagz", "Authorization", authorization)
+			testkit.WantNumber(t, "the code", got.code, 503)
+			testkit.WantText(t, got.text, "its log says why")
+			if strings.Contains(got.text, file) {
+				t.Error("the answer names the file")
+			}
+		}
+		testkit.WantNumber(t, "lines of the log", strings.Count(f.log.String(), "\n"), 1)
+
+		os.Remove(file)
+		testkit.WantNumber(t, "the code without a file", f.get(t, "/flagz").code, 503)
+		testkit.WantText(t, f.log.String(), "no such file")
+
+		write(t, file, "token")
+		testkit.WantNumber(t, "the code with a token", f.get(t, "/flagz", "Authorization", "Bearer token").code, 200)
+		testkit.WantNumber(t, "lines of the log", strings.Count(f.log.String(), "\n"), 2)
+	})
+}
