@@ -2167,8 +2167,8 @@ func (m *manager) newSampler() func() page.Sample {
 
 // pageFlags returns the values of all flags, for /flagz.
 func (m *manager) pageFlags() (flags []page.Flag) {
-	for _, setting := range m.options.Settings() {
-		flags = append(flags, page.Flag{Name: setting.Name, Value: setting.Value})
+	for _, f := range m.options.Flags {
+		flags = append(flags, page.Flag{Name: f.Name, Value: f.Value})
 	}
 	return flags
 }

@@ -19,7 +19,7 @@ func settings(changes ...func(*Settings)) Settings {
 		Name:           "podcount",
 		Namespace:      "kube-system",
 		Image:          "podcount:latest",
-		Args:           []string{"-leader-elect=true", "-listen=:8080", "-pod-events=off"},
+		Args:           []string{"-leader-elect=true", "-listen=:8080", "-page=127.0.0.1:8081", "-pod-events=off"},
 		Port:           8080,
 		PodCount:       true,
 		Count:          true,

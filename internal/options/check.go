@@ -10,6 +10,7 @@ import (
 
 	"podcount/internal/labels"
 	"podcount/internal/leader"
+	"podcount/internal/listen"
 )
 
 // check returns an error that names the first flag with a value that cannot be used. It also sets the options that
@@ -29,8 +30,10 @@ func (c *commandLine) check() error {
 		c.checkWords,
 		c.checkNumbers,
 		c.checkListen,
+		c.checkPage,
 		c.checkOnceTimeout,
 		c.checkManifest,
+		c.checkPageToken,
 		c.checkLease,
 	}
 	for _, check := range checks {
@@ -193,14 +196,55 @@ func (c *commandLine) checkListen() error {
 	if c.Listen == "" {
 		return nil
 	}
-	_, port, err := net.SplitHostPort(c.Listen)
-	if err == nil {
-		_, err = net.LookupPort("tcp", port)
-	}
-	if err != nil {
+	if err := checkAddress(c.Listen); err != nil {
 		return fmt.Errorf("-listen: %w: use [HOST]:PORT", err)
 	}
 	return nil
+}
+
+// checkPage checks the syntax of -page, and that another port than that of -listen is meant.
+func (c *commandLine) checkPage() error {
+	if c.Page == "" {
+		return nil
+	}
+	if err := checkAddress(c.Page); err != nil {
+		return fmt.Errorf("-page: %w: use HOST:PORT", err)
+	}
+	port := portOf(c.Page)
+	if c.Listen != "" && port != 0 && port == portOf(c.Listen) {
+		return fmt.Errorf("-page %s and -listen %s have the same port: they need different ones", c.Page, c.Listen)
+	}
+	return nil
+}
+
+// checkPageToken returns an error if the page asks for a token without a page, or would show itself to other
+// machines without a token.
+func (c *commandLine) checkPageToken() error {
+	if c.Page == "" && c.PageTokenFile != "" {
+		return errors.New("-page-token-file has no effect without -page: add -page, or leave it out")
+	}
+	if c.Page != "" && c.PageTokenFile == "" && !listen.IsLoopback(c.Page) {
+		return fmt.Errorf("-page %s: other machines could see the page: add -page-token-file FILE, "+
+			"or use -page 127.0.0.1:PORT", c.Page)
+	}
+	return nil
+}
+
+// checkAddress checks the syntax of [HOST]:PORT.
+func checkAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
+	_, err = net.LookupPort("tcp", port)
+	return err
+}
+
+// portOf returns the port of an address that checkAddress has checked.
+func portOf(address string) int {
+	_, name, _ := net.SplitHostPort(address)
+	port, _ := net.LookupPort("tcp", name)
+	return port
 }
 
 func (c *commandLine) checkOnceTimeout() error {

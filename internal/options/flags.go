@@ -145,7 +145,12 @@ func (c *commandLine) defineElection() {
 func (c *commandLine) defineOperation() {
 	c.beginSection("Monitoring")
 	c.stringFlag(&c.Listen, "listen", "[HOST]:PORT",
-		"serve /livez, /readyz, /healthz, /metrics and /debug/state over HTTP; / lists them (default: do not listen)")
+		"serve /livez, /readyz, /healthz and /metrics over HTTP; / lists them (default: do not listen)")
+	c.stringFlag(&c.Page, "page", "HOST:PORT",
+		"serve a web page that shows what podcount knows and does, /debug/state, /statusz and /flagz; "+
+			"a HOST other than this machine needs -page-token-file (default: no page)")
+	c.stringFlag(&c.PageTokenFile, "page-token-file", "FILE",
+		"show the page only to those who have the token in this file, as the password of any user (default: no token)")
 	c.intFlag(&c.Verbosity, "v", "N",
 		"log more: 2 adds the start and end of each watch, and the Events that a dry run would post; "+
 			"4 adds each watch event and queue step; 6 adds each request")

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"podcount/deploy"
+	"podcount/internal/listen"
 )
 
 // printManifest prints the YAML that -manifest asks for.
@@ -36,6 +37,7 @@ func (c *commandLine) setManifestDefaults() error {
 	if !c.Once {
 		values["leader-elect"] = "true"
 		values["listen"] = ":8080"
+		values["page"] = "127.0.0.1:8081" // which kubectl port-forward reaches
 	}
 	c.flags.Visit(func(given *flag.Flag) { delete(values, given.Name) })
 	for name, value := range values {
@@ -61,6 +63,13 @@ func (c *commandLine) checkManifest() error {
 	if c.Once && c.Listen != "" {
 		return errors.New("-manifest -once prints a CronJob, which ends too soon for probes and Prometheus: " +
 			"leave out -listen")
+	}
+	if c.Once && c.Page != "" {
+		return errors.New("-manifest -once prints a CronJob, which ends too soon to be looked at: leave out -page")
+	}
+	if c.PageTokenFile != "" || c.Page != "" && !listen.IsLoopback(c.Page) {
+		return errors.New("-manifest mounts no token for the page: leave out -page-token-file, use -page 127.0.0.1:PORT, " +
+			"and look at it through kubectl port-forward")
 	}
 	return nil
 }
@@ -121,10 +130,14 @@ func (c *commandLine) manifestPort() (int, error) {
 func (c *commandLine) manifestArgs() []string {
 	var args []string
 	c.flags.Visit(func(f *flag.Flag) {
-		isOfManifest := f.Name == "manifest" || f.Name == "manifest-namespace" || f.Name == "image"
-		if !isOfManifest {
+		if !isOfManifest(f.Name) {
 			args = append(args, "-"+f.Name+"="+f.Value.String())
 		}
 	})
 	return args
+}
+
+// isOfManifest reports whether a flag is only for the manifest, and not for a podcount that runs.
+func isOfManifest(flag string) bool {
+	return flag == "manifest" || flag == "manifest-namespace" || flag == "image"
 }

@@ -24,6 +24,10 @@ func TestManifestThatCannotWorkIsWrongUsage(t *testing.T) {
 		{"-manifest=all", unknownPart},
 		{"-manifest=podcount,all", unknownPart},
 		{"-manifest -once -listen=:8080", "-manifest -once prints a CronJob, which ends too soon"},
+		{"-manifest -once -page=127.0.0.1:8081", "-manifest -once prints a CronJob, which ends too soon to be looked at"},
+		{"-manifest -page=:8081", "-manifest mounts no token for the page: leave out -page-token-file, use -page 127.0.0.1:"},
+		{"-manifest -page-token-file=token", "-manifest mounts no token for the page"},
+		{"-manifest -listen=:8081", "-page 127.0.0.1:8081 and -listen :8081 have the same port"},
 		{"-manifest -once -leader-elect", "leave out -leader-elect"},
 		{"-manifest -once -prune", "-manifest prints a Deployment"},
 		{"-manifest=alerts -listen=", "-manifest=alerts: without -listen"},
@@ -87,6 +91,7 @@ func TestManifestFollowsTheFlags(t *testing.T) {
 				`- "-node-label=x.y/own"`,
 				`- "-listen=:9090"`,
 				`- "-leader-elect=true"`,
+				`- "-page=127.0.0.1:8081"`,
 				`- "-pod-events=off"`,
 				"serviceAccountName: podcount-a\n",
 				"policyName: podcount-a\n",
@@ -114,9 +119,9 @@ func TestManifestFollowsTheFlags(t *testing.T) {
 		},
 		{
 			name:   "no election, no listening",
-			line:   "-manifest=podcount -leader-elect=false -listen= -leader-elect-resource-namespace=leases",
+			line:   "-manifest=podcount -leader-elect=false -listen= -page= -leader-elect-resource-namespace=leases",
 			want:   []string{"replicas: 1"},
-			absent: []string{"Probe", "containerPort", "prometheus.io", "replicas: 2", "kind: Lease", "[leases]"},
+			absent: []string{"Probe", "containerPort", "prometheus.io", "replicas: 2", "kind: Lease", "[leases]", "127.0.0.1"},
 		},
 		{
 			name: "the Lease in another namespace",
@@ -133,7 +138,7 @@ func TestManifestFollowsTheFlags(t *testing.T) {
 			name:   "a CronJob gets no flags of a Deployment",
 			line:   "-manifest=podcount -once",
 			want:   []string{`- "-once=true"`, `- "-pod-events=off"`},
-			absent: []string{"-leader-elect", "-listen"},
+			absent: []string{"-leader-elect", "-listen", "-page"},
 		},
 	}
 	for _, row := range rows {

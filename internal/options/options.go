@@ -55,15 +55,21 @@ type Options struct {
 	RetryPeriod    time.Duration
 
 	// How podcount reports its state.
-	Listen        string // the address of the HTTP server; "" starts none
-	Page          string // the address of the page; "" serves none
-	PageTokenFile string // the file with the token for the page; "" asks for none
+	Listen        string // the address of the HTTP server for probes and Prometheus; "" starts none
+	Page          string // the address of the web page; "" serves none
+	PageTokenFile string // a file with the token that the page asks for; "" asks for none
 	Verbosity     int    // lines of the slog level -Verbosity and above are logged
 	LogFormat     string // auto, text or json
 
-	settings []Setting      // the values of all flags
-	own      map[string]any // pointers to the values of the flags that Int, String, Duration and Bool register, by name
+	// Flags are all flags that matter while podcount runs, sorted by name, for /flagz. None holds a secret: they name
+	// files that do, and kubeconfig.Load refuses a -master with a password.
+	Flags []FlagValue
+
+	own map[string]any // pointers to the values of the flags that Int, String, Duration and Bool register, by name
 }
+
+// FlagValue is a flag with its value.
+type FlagValue struct{ Name, Value string }
 
 // Program describes the program whose flags Parse reads.
 type Program struct {
@@ -102,13 +108,6 @@ func (o *Options) OnceFlag() string {
 	return "-once"
 }
 
-// Setting is a flag and its value.
-type Setting struct{ Name, Value string }
-
-// Settings returns the values of all flags, those that were not given, too. None of them is a secret, but some name
-// files that have secrets.
-func (o *Options) Settings() []Setting { return o.settings }
-
 // StuckAfter returns how long a reconcile may take before its worker counts as stuck: one wait for -qps, and two
 // requests.
 func (o *Options) StuckAfter() time.Duration {
@@ -146,10 +145,18 @@ func Parse(args []string, stdout io.Writer, program Program) (*Options, error) {
 	if err := c.check(); err != nil {
 		return nil, usageError(err)
 	}
-	c.flags.VisitAll(func(f *flag.Flag) {
-		c.settings = append(c.settings, Setting{Name: f.Name, Value: f.Value.String()})
-	})
+	c.Flags = c.flagValues()
 	return c.Options, nil
+}
+
+// flagValues returns the values for Options.Flags.
+func (c *commandLine) flagValues() (values []FlagValue) {
+	c.flags.VisitAll(func(f *flag.Flag) {
+		if !isOfManifest(f.Name) && f.Name != "version" {
+			values = append(values, FlagValue{f.Name, f.Value.String()})
+		}
+	})
+	return values
 }
 
 func usageError(err error) error {

@@ -3,6 +3,7 @@ package options
 import (
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -100,6 +101,13 @@ func TestWrongUsage(t *testing.T) {
 		{"-wire=xml", `-wire "xml": use protobuf or json`},
 		{"-listen=8080", "-listen: address 8080: missing port in address: use [HOST]:PORT"},
 		{"-listen=:nonsense", "use [HOST]:PORT"},
+		{"-page=8081", "-page: address 8081: missing port in address: use HOST:PORT"},
+		{"-page=localhost:nonsense", "use HOST:PORT"},
+		{"-page=:8081", "-page :8081: other machines could see the page: add -page-token-file FILE, or use -page 127.0.0.1:"},
+		{"-page=0.0.0.0:8081", "add -page-token-file FILE"},
+		{"-page=podcount.example:8081", "add -page-token-file FILE"},
+		{"-page-token-file=token", "-page-token-file has no effect without -page"},
+		{"-listen=:8080 -page=127.0.0.1:8080", "-page 127.0.0.1:8080 and -listen :8080 have the same port"},
 		{"-once -leader-elect", "-leader-elect cannot be combined with -once or -prune"},
 		{"-prune -leader-elect", "-leader-elect cannot be combined with -once or -prune"},
 		{"-leader-elect-lease-duration=10s", "(10s) > -leader-elect-renew-deadline (10s)"},
@@ -154,6 +162,40 @@ func TestPruneIsAOnceOfPodCountOnly(t *testing.T) {
 	o := parse(t, "-prune -controllers=*")
 	testkit.WantEqual(t, "the controllers that are on", o.Controllers, []string{"pod-count"})
 	testkit.WantEqual(t, "Once", o.Once, true)
+}
+
+func TestPageIsForThisMachineOrAsksForAToken(t *testing.T) {
+	lines := []string{
+		"-page=127.0.0.1:8081",
+		"-page=localhost:0",
+		"-page=[::1]:8081 -listen=:8080",
+		"-page=127.0.0.1:0 -listen=127.0.0.1:0",
+		"-page=127.0.0.1:8081 -once",
+		"-page=:8081 -page-token-file=token",
+		"-page=127.0.0.1:8081 -page-token-file=token",
+	}
+	for _, line := range lines {
+		t.Run(line, func(t *testing.T) {
+			o := parse(t, line)
+			testkit.WantText(t, line, "-page="+o.Page)
+			testkit.WantEqual(t, "has a token", o.PageTokenFile != "", strings.Contains(line, "token"))
+		})
+	}
+}
+
+func TestFlagsHaveTheirValues(t *testing.T) {
+	o := parse(t, "-qps=7 -dry-run")
+	testkit.WantEqual(t, "the flags are sorted", slices.IsSortedFunc(o.Flags, func(a, b FlagValue) int {
+		return strings.Compare(a.Name, b.Name)
+	}), true)
+	for _, want := range []FlagValue{{"qps", "7"}, {"dry-run", "true"}, {"once", "false"}, {"controllers", "*"}} {
+		testkit.WantEqual(t, want.Name+" is there", slices.Contains(o.Flags, want), true)
+	}
+	for _, f := range o.Flags {
+		if f.Name == "manifest" || f.Name == "image" || f.Name == "version" {
+			t.Errorf("%s does not matter while podcount runs", f.Name)
+		}
+	}
 }
 
 func TestOnceFlagIsTheOneGiven(t *testing.T) {
