@@ -238,7 +238,7 @@ func newClient(o *options.Options, cfg *kubeconfig.Config, dial kube.Dialer, tel
 			tel.metrics.Observe(e.Start, "rest_client_request_duration_seconds", e.Method, e.Host)
 			took := time.Since(e.Start).Round(time.Microsecond)
 			tel.log.Log(ctx, levelRequest, e.Method+" "+e.URI, "status", e.Status, "took", took)
-			tel.trace.Emit(trace.Step{Point: trace.Request, Type: e.Method, Text: e.URI, Code: e.Status, Took: took})
+			tel.trace.EmitFor(2, trace.Step{Point: trace.Request, Type: e.Method, Text: e.URI, Code: e.Status, Took: took})
 		},
 	})
 }
@@ -1999,8 +1999,8 @@ func (m *manager) state() page.State {
 		Started:    m.started,
 		UpSeconds:  time.Since(m.started).Seconds(),
 		Mode:       m.mode(),
-		Waiting:    m.incompleteCaches(),
-		Stuck:      m.stuckControllers(),
+		Waiting:    append([]string{}, m.incompleteCaches()...), // JSON should have [], not null
+		Stuck:      append([]string{}, m.stuckControllers()...),
 		Lease:      m.leaseState(),
 		Writes:     m.writesState(),
 		Namespaces: page.MostCrowded(m.podsByNamespace.Counts()),
@@ -2072,6 +2072,8 @@ func (c *Controller) state() page.Controller {
 		HasBegun:     background.IsClosed(c.begun),
 		Ready:        queue.Ready,
 		Waiting:      queue.Waiting,
+		Working:      []page.Work{},
+		Failing:      []page.FailingKey{},
 		FailingCount: len(queue.Failing),
 	}
 	for key, time := range queue.Working {

@@ -25,7 +25,7 @@ func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
 
 func (h *handler) Handle(ctx context.Context, record slog.Record) error {
 	if h.trace.IsOn() {
-		h.trace.emit(Step{Point: LogLine, Type: record.Level.String(), Text: h.line(ctx, record)}, "")
+		h.trace.emit(Step{Point: LogLine, Type: record.Level.String(), Text: h.line(ctx, record)}, placeOf(record.PC))
 	}
 	if !h.next.Enabled(ctx, record.Level) {
 		return nil

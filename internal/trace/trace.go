@@ -8,6 +8,7 @@ package trace
 import (
 	"context"
 	"fmt"
+	"path"
 	"runtime"
 	"strings"
 	"sync"
@@ -111,19 +112,32 @@ func (t *Trace) emit(s Step, where string) {
 	}
 }
 
-// callerOf names a calling function, as in "watch.go:975 (*Reflector).handleEvent". depth is as for runtime.Caller.
+// callerOf names a calling function: see placeOf. depth is as for runtime.Caller.
 func callerOf(depth int) string {
-	pc, file, line, ok := runtime.Caller(depth)
-	if !ok {
+	pcs := make([]uintptr, 1)
+	runtime.Callers(depth+1, pcs)
+	return placeOf(pcs[0])
+}
+
+// placeOf names the function at a program counter, as in "watch.go:975 (*Reflector).handleEvent" or
+// "internal/kube/client.go:199 (*Client).exchange". It returns "" for 0.
+func placeOf(pc uintptr) string {
+	if pc == 0 {
 		return ""
 	}
-	function := runtime.FuncForPC(pc).Name()
-	function = function[strings.LastIndex(function, "/")+1:]
-	_, function, _ = strings.Cut(function, ".") // drops the package
+	frame, _ := runtime.CallersFrames([]uintptr{pc}).Next()
+	// The name is "main.(*Reflector[...]).handleEvent.func1" or "podcount/internal/kube.(*Client).exchange".
+	name := frame.Function
+	parent := strings.TrimPrefix(path.Dir(name), "podcount/")
+	pkg, function, _ := strings.Cut(path.Base(name), ".")
 	function = strings.ReplaceAll(function, "[...]", "")
 	function, _, _ = strings.Cut(function, ".func") // A closure belongs to the function around it.
-	file = strings.TrimPrefix(file, "podcount/")    // the module's name, which -trimpath puts there
-	return fmt.Sprintf("%s:%d %s", file, line, function)
+	// The directory in frame.File depends on the machine that compiled the program, so only the name of the file is used.
+	place := path.Join(parent, pkg, path.Base(frame.File))
+	if pkg == "main" {
+		place = path.Base(frame.File)
+	}
+	return fmt.Sprintf("%s:%d %s", place, frame.Line, function)
 }
 
 // Listen calls handle with every step from now on, until stop is called. Several goroutines call it at once. It must

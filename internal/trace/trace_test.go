@@ -70,8 +70,8 @@ func TestStepNamesTheFunctionThatHasThePoint(t *testing.T) {
 	wants := []string{" emitsStep", " callsHelper", " TestStepNamesTheFunctionThatHasThePoint"}
 	for i, want := range wants {
 		where := steps()[i].Where
-		if !strings.Contains(where, "trace_test.go:") || !strings.HasSuffix(where, want) {
-			t.Errorf("step %d was emitted by %q, want a line of trace_test.go and %q", i, where, want)
+		if !strings.HasPrefix(where, "internal/trace/trace_test.go:") || !strings.HasSuffix(where, want) {
+			t.Errorf("step %d was emitted by %q, want a line of internal/trace/trace_test.go and %q", i, where, want)
 		}
 	}
 }
@@ -111,6 +111,7 @@ func TestLogLinesBecomeSteps(t *testing.T) {
 	testkit.WantEqual(t, "the number of steps", len(steps()), 1)
 	testkit.WantEqual(t, "the line", steps()[0].Text, "msg=watching kind=Pod rv=7")
 	testkit.WantEqual(t, "the level", steps()[0].Type, "DEBUG")
+	testkit.WantText(t, steps()[0].Where, "internal/trace/trace_test.go:", " TestLogLinesBecomeSteps")
 	log.Info("listed")
 	testkit.WantText(t, out.String(), "msg=listed kind=Pod")
 }
