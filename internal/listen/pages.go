@@ -21,12 +21,14 @@ type Content struct {
 
 const indexPage = `podcount serves here:
 
-/livez        200 if no worker is stuck, else 503 with those that are; /healthz is the same
-/readyz       200 if all caches are complete, else 503 with those that are not
-/metrics      all metrics, for Prometheus
+/livez    200 if no worker is stuck, else 503 with those that are; /healthz is the same
+/readyz   200 if all caches are complete, else 503 with those that are not
+/metrics  all metrics, for Prometheus
+
+The page of -page, which kubectl port-forward reaches, shows what podcount knows and does.
 `
 
-// Pages returns a handler that answers the kubelet's probes, Prometheus and people.
+// Pages returns a handler that answers the kubelet's probes and Prometheus.
 func Pages(c Content) http.Handler {
 	mux := http.NewServeMux()
 	live := func(w http.ResponseWriter, _ *http.Request) {

@@ -2,7 +2,6 @@ package suite
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"path/filepath"
@@ -21,7 +20,6 @@ var Listen = Topic{
 	{"readyz names the caches that are not ready", ready},
 	{"the root names each path that answers", root},
 	{"metrics show what was done, and no secret", metricsPage},
-	{"the state names the lease, the caches and the controllers", statePage},
 }
 
 func ready(t *testing.T, podcount Program) {
@@ -70,23 +68,26 @@ func root(t *testing.T, podcount Program) {
 	code, text := get("/")
 	testkit.WantNumber(t, "the code", code, 200)
 	paths := regexp.MustCompile(`(?m)(?:^| )(/[a-z/]+)`).FindAllStringSubmatch(text, -1)
-	testkit.WantNumber(t, "paths", len(paths), 5)
+	testkit.WantNumber(t, "paths", len(paths), 4)
 	for _, path := range paths {
 		code, _ := get(path[1])
 		testkit.WantNumber(t, "the code of "+path[1], code, 200)
 	}
 }
 
-// startSettled runs podcount with -listen on a node, four pods and a Count, and waits until it has written and posted
-// everything that they need.
-func (podcount Program) startSettled(t *testing.T) (get func(path string) (code int, text string)) {
+// getPage gets one of podcount's pages.
+type getPage func(path string) (code int, text string)
+
+// startSettled runs podcount on a node, four pods and a Count, and waits until it has written and posted everything that
+// they need. start is startListening or startPage.
+func startSettled(t *testing.T, start func(*testing.T, *fakekube.Server, ...string) getPage) getPage {
 	t.Helper()
 	f := fakekube.New()
 	f.InstallCRD(&fakekube.CRD{HasStatus: true})
 	f.AddNode("cp", ControlPlane)
 	f.AddPods(3)
 	f.AddCount("nginx", `{"name":"nginx","count":1}`)
-	get = podcount.startListening(t, f, "-leader-elect", "-interval", "10ms")
+	get := start(t, f, "-leader-elect", "-interval", "10ms")
 	f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "3" })
 	f.AddPod("default", "one-more", "")
 	f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "4" })
@@ -98,7 +99,7 @@ func (podcount Program) startSettled(t *testing.T) (get func(path string) (code 
 }
 
 func metricsPage(t *testing.T, podcount Program) {
-	get := podcount.startSettled(t)
+	get := startSettled(t, podcount.startListening)
 	code, text := get("/metrics")
 	testkit.WantNumber(t, "the code", code, 200)
 	testkit.WantText(t, text,
@@ -133,45 +134,15 @@ func metricsPage(t *testing.T, podcount Program) {
 	wantPrometheus(t, text)
 }
 
-func statePage(t *testing.T, podcount Program) {
-	get := podcount.startSettled(t)
-	_, text := get("/debug/state")
-	var state struct {
-		Version string
-		Lease   struct {
-			Identity string
-			IsOurs   bool
-		}
-		Caches map[string]struct {
-			Objects         int
-			Ready           bool
-			ResourceVersion string
-		}
-		Controllers map[string]struct{ Ready, Keys int }
-	}
-	err := json.Unmarshal([]byte(text), &state)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pods := state.Caches["Pod"]
-	testkit.WantEqual(t, "the version", state.Version, "dev")
-	testkit.WantEqual(t, "the lease is ours", state.Lease.IsOurs, true)
-	testkit.WantEqual(t, "the pods are ready", pods.Ready, true)
-	testkit.WantNumber(t, "pods", pods.Objects, 4)
-	testkit.WantNumber(t, "controllers", len(state.Controllers), 2)
-	if state.Lease.Identity == "" || pods.ResourceVersion == "" {
-		t.Errorf("an identity or a resourceVersion is missing in %s", text)
-	}
+// startListening runs podcount in real time with -listen, and returns a function that gets one of its pages.
+func (podcount Program) startListening(t *testing.T, f *fakekube.Server, args ...string) getPage {
+	t.Helper()
+	args = append([]string{"-listen", "127.0.0.1:0"}, args...)
+	return pagesAt(t, podcount.startServing(t, f, "msg=listening on=", args...))
 }
 
-// startListening runs podcount in real time with -listen, and returns a function that gets one of its pages.
-func (podcount Program) startListening(
-	t *testing.T,
-	f *fakekube.Server,
-	args ...string,
-) (get func(path string) (code int, text string)) {
-	t.Helper()
-	address := podcount.startListeningAt(t, f, args...)
+// pagesAt returns a function that gets a page at an address.
+func pagesAt(t *testing.T, address string) getPage {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	return func(path string) (int, string) {
 		t.Helper()
@@ -188,8 +159,8 @@ func (podcount Program) startListening(
 	}
 }
 
-// startListeningAt runs podcount in real time with -listen, and returns the address that it listens on.
-func (podcount Program) startListeningAt(t *testing.T, f *fakekube.Server, args ...string) (address string) {
+// startServing runs podcount in real time until the test ends. It returns the address that podcount logs after mark.
+func (podcount Program) startServing(t *testing.T, f *fakekube.Server, mark string, args ...string) (address string) {
 	t.Helper()
 	server, ca := f.ServeTLSFor(t)
 	f.Allow("secret-token")
@@ -198,7 +169,7 @@ func (podcount Program) startListeningAt(t *testing.T, f *fakekube.Server, args 
 	ctx, cancel := context.WithCancel(t.Context())
 	log := &testkit.Buffer{}
 	ended := make(chan error, 1)
-	given := append([]string{"-kubeconfig", filepath.Join(dir, "config"), "-listen", "127.0.0.1:0"}, args...)
+	given := append([]string{"-kubeconfig", filepath.Join(dir, "config")}, args...)
 	go func() { ended <- podcount(ctx, given, NoEnv, io.Discard, log, nil) }()
 	t.Cleanup(func() {
 		cancel()
@@ -207,8 +178,17 @@ func (podcount Program) startListeningAt(t *testing.T, f *fakekube.Server, args 
 		}
 	})
 	f.Await(t, "a request", func() bool { return len(f.Requests(All)) > 0 })
-	_, address, _ = strings.Cut(log.String(), "msg=listening on=")
-	address, _, _ = strings.Cut(address, "\n")
+	return addressIn(t, log.String(), mark)
+}
+
+// addressIn returns the address that follows mark in podcount's log.
+func addressIn(t *testing.T, log, mark string) string {
+	t.Helper()
+	_, rest, isServed := strings.Cut(log, mark)
+	if !isServed {
+		t.Fatalf("podcount has not logged %q and an address:\n%s", mark, log)
+	}
+	address, _, _ := strings.Cut(rest, "\n")
 	return address
 }
 

@@ -3,12 +3,9 @@ package suite
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -142,11 +139,12 @@ func crowdedWorks(t *testing.T, binary string) {
 	dir := t.TempDir()
 	config := fakekube.Kubeconfig(server, ca, "token: podcount-token")
 	testkit.WriteFiles(t, dir, map[string]string{"config": config})
-	args := append(argsOf(t, manifest), "-kubeconfig="+filepath.Join(dir, "config"), "-listen=127.0.0.1:0")
+	args := append(argsOf(t, manifest), "-kubeconfig="+filepath.Join(dir, "config"), "-listen=127.0.0.1:0",
+		"-page=127.0.0.1:0")
 	log, stop := startProcess(t, binary, args...)
 	f.Await(t, "the Event", func() bool { return len(EventsOf(f, "Crowded")) > 0 })
 	f.Await(t, "the end of all reconciles", func() bool { return keysOf(t, log.String(), "crowded") == 0 })
-	metrics := fetch(t, log.String(), "/metrics")
+	_, metrics := pagesAt(t, addressIn(t, log.String(), "msg=listening on="))("/metrics")
 	testkit.WantError(t, "the end", stop(), "") // with all Events posted, also one too many
 
 	events := EventsOf(f, "Crowded")
@@ -215,34 +213,12 @@ func addNamespace(f *fakekube.Server, name, phase string, pods int) {
 // keysOf returns how many keys the queue of a controller knows in a running podcount, which has written this log.
 func keysOf(t *testing.T, log, controller string) int {
 	t.Helper()
-	var state struct {
-		Controllers map[string]struct{ Keys *int }
+	state := stateOf(t, pagesAt(t, addressIn(t, log, pageMark)))
+	for _, c := range state.Controllers {
+		if c.Name == controller {
+			return c.Ready + len(c.Working) + c.Waiting + c.FailingCount
+		}
 	}
-	if err := json.Unmarshal([]byte(fetch(t, log, "/debug/state")), &state); err != nil {
-		t.Fatal(err)
-	}
-	keys := state.Controllers[controller].Keys
-	if keys == nil {
-		t.Fatalf("/debug/state has no keys of %s", controller)
-	}
-	return *keys
-}
-
-// fetch returns a page of a running podcount from the address that it has logged.
-func fetch(t *testing.T, log, path string) string {
-	t.Helper()
-	address := regexp.MustCompile(`msg=listening on=(\S+)`).FindStringSubmatch(log)
-	if address == nil {
-		t.Fatalf("podcount has not logged where it listens:\n%s", log)
-	}
-	answer, err := http.Get("http://" + address[1] + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	t.Fatalf("/debug/state has no controller %s", controller)
+	return 0
 }

@@ -53,7 +53,7 @@ func rightsAreThoseUsed(t *testing.T, podcount Program) {
 			text := podcount.manifest(t, append([]string{"-manifest=podcount"}, strings.Fields(flags)...)...)
 			granted := rightsOf(t, text)
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				args := append(argsOf(t, text), "-listen=", "-pod-selector=app")
+				args := append(argsOf(t, text), "-listen=", "-page=", "-pod-selector=app")
 				liveWithEverything(f, func() { podcount.Start(t, f, args...) })
 				wantRights(t, f, granted)
 			})

@@ -1,0 +1,146 @@
+package suite
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"podcount/internal/fakekube"
+	"podcount/internal/options"
+	"podcount/internal/page"
+	"podcount/internal/testkit"
+)
+
+// Page shows the web page of -page. How it looks and works in a browser is shown elsewhere.
+var Page = Topic{
+	{"the state names the lease, the caches and the controllers", statePage},
+	{"a new pod and the label that changes are in the stream of events", eventsPage},
+	{"statusz and flagz tell the version and the flags, and no secret", zpages},
+	{"with -page-token-file, the page asks for the token", tokenPage},
+	{"a port of -page that is taken is an error", takenPagePort},
+}
+
+// pageMark is what podcount logs before the address of its page.
+const pageMark = `msg="the page is served" on=`
+
+// startPage runs podcount in real time with -page, and returns a function that gets one of its pages.
+func (podcount Program) startPage(t *testing.T, f *fakekube.Server, args ...string) getPage {
+	t.Helper()
+	args = append([]string{"-page", "127.0.0.1:0"}, args...)
+	return pagesAt(t, podcount.startServing(t, f, pageMark, args...))
+}
+
+// stateOf returns the state that /debug/state shows.
+func stateOf(t *testing.T, get getPage) (state page.State) {
+	t.Helper()
+	code, text := get("/debug/state")
+	testkit.WantNumber(t, "the code of /debug/state", code, 200)
+	if err := json.Unmarshal([]byte(text), &state); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return state
+}
+
+func statePage(t *testing.T, podcount Program) {
+	state := stateOf(t, startSettled(t, podcount.startPage))
+	testkit.WantEqual(t, "the version", state.Version, "dev")
+	testkit.WantEqual(t, "there is a lease", state.Lease != nil, true)
+	testkit.WantEqual(t, "the lease is ours", state.Lease.IsOurs, true)
+	testkit.WantEqual(t, "the holder is this replica", state.Lease.Holder, state.Lease.Identity)
+	testkit.WantNumber(t, "controllers", len(state.Controllers), 2)
+	testkit.WantNumber(t, "kinds", len(state.Kinds), 3)
+	for _, kind := range state.Kinds {
+		testkit.WantEqual(t, kind.Name+" is ready", kind.IsReady, true)
+		testkit.WantEqual(t, kind.Name+" has a version", kind.ResourceVersion != "", true)
+		if kind.Name == "Pod" {
+			testkit.WantNumber(t, "pods", kind.Objects, 4)
+		}
+	}
+	testkit.WantNumber(t, "patches", state.Writes.Written, 3) // two of the label, one of the status
+	testkit.WantBetween(t, "Events", state.Events.Posted, 4, 5)
+}
+
+func eventsPage(t *testing.T, podcount Program) {
+	f := fakekube.New()
+	f.AddNode("cp", ControlPlane)
+	address := podcount.startServing(t, f, pageMark, "-page", "127.0.0.1:0", "-interval", "10ms")
+	f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "0" })
+	resp, err := http.Get("http://" + address + "/events?steps=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewReader(resp.Body)
+	readUntil(t, lines, "event: samples")
+	f.AddPod("default", "one-more", "")
+	readUntil(t, lines, `"point":"frame"`, `"kind":"Pod"`, `"key":"default/one-more"`, `"type":"ADDED"`)
+	readUntil(t, lines, `"point":"change"`, `"key":"default/one-more"`, `"type":"added"`)
+	readUntil(t, lines, `"point":"patched"`, `"key":"cp"`, `"type":"written"`)
+	readUntil(t, lines, `{"version":"dev"`, `"written":2`)
+}
+
+// readUntil reads lines until one of them has all of the parts.
+func readUntil(t *testing.T, lines *bufio.Reader, parts ...string) {
+	t.Helper()
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			t.Fatalf("%v before a line with %q", err, parts)
+		}
+		missing := 0
+		for _, part := range parts {
+			if !strings.Contains(line, part) {
+				missing++
+			}
+		}
+		if missing == 0 {
+			return
+		}
+	}
+}
+
+func zpages(t *testing.T, podcount Program) {
+	get := podcount.startPage(t, fakekube.New(), "-qps", "7")
+	_, statusz := get("/statusz")
+	testkit.WantText(t, statusz, "podcount statusz\n", "Binary version: dev\n", "Go version: go1.", "Up: 0 hr 00 min ")
+	_, flagz := get("/flagz")
+	testkit.WantText(t, flagz, "podcount flagz\n", "\nqps=7\n", "\nburst=40\n", "\npage=127.0.0.1:0\n")
+	if strings.Contains(statusz+flagz, "secret-token") {
+		t.Errorf("there is a secret in %s%s", statusz, flagz)
+	}
+}
+
+func tokenPage(t *testing.T, podcount Program) {
+	dir := t.TempDir()
+	testkit.WriteFiles(t, dir, map[string]string{"token": "page-token\n"})
+	args := []string{"-page", "127.0.0.1:0", "-page-token-file", filepath.Join(dir, "token")}
+	address := podcount.startServing(t, fakekube.New(), pageMark, args...)
+	get := pagesAt(t, address)
+	code, text := get("/debug/state")
+	testkit.WantNumber(t, "the code without a token", code, 401)
+	testkit.WantText(t, text, "needs its token")
+	get = pagesAt(t, "anybody:page-token@"+address)
+	code, _ = get("/debug/state")
+	testkit.WantNumber(t, "the code with the token", code, 200)
+}
+
+func takenPagePort(t *testing.T, podcount Program) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	address := taken.Addr().String()
+	args := []string{"-master", "http://127.0.0.1:1", "-page", address}
+	err = podcount(t.Context(), args, NoEnv, io.Discard, io.Discard, nil)
+	testkit.WantError(t, "the end", err, "-page "+address+": ")
+	if errors.As(err, new(options.UsageError)) {
+		t.Errorf("the error %v is a UsageError", err)
+	}
+}
