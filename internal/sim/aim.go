@@ -142,6 +142,7 @@ func (s *sim) aimAt(one pair) {
 	slot := s.dice.IntN(len(s.slots))
 	description := fmt.Sprintf("AIM while %s: %s", one.state, one.fault)
 	s.noteStep(description, description, fault.strikesAny())
+	s.recordOwn(faultsLane, ownStep{Point: pointAim, Text: description})
 	if s.isDone(one) {
 		return
 	}

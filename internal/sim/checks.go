@@ -91,6 +91,7 @@ func (s *sim) checkRepetitionLocked(p *proc, q fakekube.Request) {
 // and the caller is a goroutine of the server.
 func (s *sim) exitLocked(reason string) {
 	endOfStory := strings.Join(s.story[max(0, len(s.story)-100):], "\n")
+	s.keepHistoryLocked()
 	fmt.Fprintf(os.Stderr, "%s in %s\n%s\n", reason, s.t.Name(), endOfStory)
 	os.Exit(1)
 }
@@ -273,6 +274,7 @@ func (s *sim) Changed(c fakekube.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.newest = c.Version
+	s.recordChangeLocked(c)
 	s.history[c.Resource] = append(s.history[c.Resource], c)
 	s.noteLifeLocked(c)
 	if c.Resource == "leases" {

@@ -74,7 +74,7 @@ func (s *sim) renewCredentialLocked() {
 	a.renewServerCertificatesLocked()
 	s.acceptLocked(a.current)
 	s.writeFilesLocked()
-	s.record("credential %d comes", a.issued)
+	s.recordPhase("credential %d comes", a.issued)
 	renewed := a.current
 	untilNext := time.Duration(renewalShare * float64(a.lifetime))
 	s.later(untilNext, func() { s.renewIfDue(renewed) })

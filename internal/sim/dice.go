@@ -33,6 +33,12 @@ func (s *sim) drawDuration(from span) time.Duration {
 	return time.Duration(d).Truncate(time.Millisecond)
 }
 
+// drawLength draws how long a fault lasts, and notes it for the history.
+func (s *sim) drawLength(from span) time.Duration {
+	s.faultLasts = s.drawDuration(from)
+	return s.faultLasts
+}
+
 // flipCoin returns true half of the time.
 func (s *sim) flipCoin() bool { return s.dice.IntN(2) == 0 }
 

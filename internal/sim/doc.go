@@ -43,6 +43,11 @@
 // seed again and again, each time without some of its steps. That works because each step draws from dice of its own
 // (dice.go), made from the seed and the number of the step. Options.Only runs the steps that were found.
 //
+// # The history
+//
+// With Options.Recording, a seed leaves a history (history.go): the changes of the cluster, the faults, the broken
+// rules, and the steps of each process's trace, in lanes side by side. It is bounded (recorder.go).
+//
 // # How to run it
 //
 // A test passes RunSeeds its program and the seeds:

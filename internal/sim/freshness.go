@@ -60,7 +60,7 @@ func (s *sim) beginCalmWater() {
 	v := s.look()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.recordLocked("calm water begins: life without faults")
+	s.recordPhaseLocked("calm water begins: life without faults")
 	s.water = newWater(v)
 	s.checkFreshnessLocked()
 }

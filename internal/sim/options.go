@@ -30,8 +30,8 @@ type Program func(
 
 // Options describes what is simulated, and what the program promises.
 //
-// All options except Seed, Only and WholeStory must be set. Without one of them, a check would pass wrongly, so
-// Simulate panics. The durations are those of the program, including jitter. They determine the bound, which is the
+// All options except Seed, Only, WholeStory and Recording must be set. Without one of them, a check would pass wrongly,
+// so Simulate panics. The durations are those of the program, including jitter. They determine the bound, which is the
 // time within which everything must be right after all faults have stopped:
 //
 //	LongestBackoff + the interval + 10 s for the writes + 2 × LongestDiscovery
@@ -61,6 +61,9 @@ type Options struct {
 
 	// WholeStory shows everything that happened when a seed fails, not only the lines around the first broken rule.
 	WholeStory bool
+
+	// Recording records the history of the seed. nil means that nothing is recorded.
+	Recording *Recording
 
 	// TotalLabel is the node label that shows how many pods there are.
 	TotalLabel string
@@ -118,7 +121,7 @@ type Options struct {
 
 // missing returns the names of the options that must be set and are not.
 func (o Options) missing() []string {
-	mayBeZero := []string{"Seed", "Only", "WholeStory", "atCalm"}
+	mayBeZero := []string{"Seed", "Only", "WholeStory", "Recording", "atCalm"}
 	var names []string
 	options := reflect.ValueOf(o)
 	for i := range options.NumField() {

@@ -30,12 +30,12 @@ func (s *sim) calm() {
 	s.endFaults()
 	start := time.Now()
 	bound := s.nextBound()
-	s.record("all faults stop; everything must be right within %v", bound)
+	s.recordPhase("all faults stop; everything must be right within %v", bound)
 	settle(bound)
 	s.checkRight("within the bound")
 	s.checkStaysRight(start)
 	if !s.hasBroken() {
-		s.record("everything is right")
+		s.recordPhase("everything is right")
 	}
 }
 

@@ -81,6 +81,7 @@ func (s *sim) launch(slot int) {
 	s.slots[slot] = p
 	s.byHost[p.host] = p
 	s.recordLocked("%s starts", p.host)
+	s.recordOwnLocked(p.lane(), ownStep{Point: pointStarts, Key: p.host})
 	s.running.Go(func() { s.runProcess(ctx, p) })
 }
 
@@ -97,7 +98,7 @@ func (s *sim) runProcess(ctx context.Context, p *proc) {
 	// With -v 4, the program logs each event of its watches.
 	args := slices.Concat(s.access.argsFor(p.host), []string{"-v", "4", "-log-format", "json"}, s.args)
 	noEnv := func(string) string { return "" }
-	err := s.Program(ctx, args, noEnv, io.Discard, &processLog{sim: s, p: p}, p.link.dial)
+	err := s.Program(s.attach(ctx, p), args, noEnv, io.Discard, &processLog{sim: s, p: p}, p.link.dial)
 	p.link.close()
 
 	s.mu.Lock()
@@ -107,6 +108,7 @@ func (s *sim) runProcess(ctx context.Context, p *proc) {
 		return
 	}
 	s.recordLocked("%s ends: %v", p.host, err)
+	s.recordEndLocked(p, err)
 	hasLostLease := err != nil && s.elects() && strings.Contains(err.Error(), s.LeaseLost)
 	if err != nil && !hasLostLease && !s.mayRefuseFilesLocked(p) {
 		s.breakRuleLocked(p, "ended with %v", err)
@@ -157,7 +159,12 @@ func (s *sim) markEnding(slot int) (p *proc, wasEnding bool) {
 func (s *sim) markDead(slot int) (p *proc, wasEnding bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.slots[slot].isDead = true
+	p = s.slots[slot]
+	hasEnded := p.activities == nil
+	if !p.isDead && !hasEnded {
+		s.recordOwnLocked(p.lane(), ownStep{Point: pointEnds, Key: p.host, Type: "killed"})
+	}
+	p.isDead = true
 	return s.markEndingLocked(slot)
 }
 

@@ -75,6 +75,12 @@ func (s *sim) noteOutcome(q fakekube.Request, f requestFault) {
 		return
 	}
 	s.recordLocked("%s %s gets %s", p.host, q.Route, f.outcome.name)
+	s.recordOwnLocked(faultsLane, ownStep{
+		Point: pointStruck,
+		Key:   p.host,
+		Type:  f.outcome.name,
+		Text:  fmt.Sprintf("%s %s gets %s", p.host, q.Route, f.outcome.name),
+	})
 	s.noteMetLocked(p, f.step(), target{})
 	reply, _ := f.outcome.fault.Do.(fakekube.Reply)
 	seconds, _ := strconv.Atoi(reply.Header["Retry-After"])

@@ -21,7 +21,7 @@ var rewriteSteps = []step{
 func (s *sim) rewritesWithoutWrites() {
 	settle(timeForEvents)
 	s.setWritesForbidden(true)
-	s.record("only rewrites from now on: nothing may be written")
+	s.recordPhase("only rewrites from now on: nothing may be written")
 	for range 1 + s.dice.IntN(4) {
 		s.countStep(false)
 		s.takeStep(rewriteSteps)

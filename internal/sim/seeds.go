@@ -46,6 +46,9 @@ func ParseSeeds(text string) (Seeds, error) {
 // RunSeeds simulates many seeds, one at a time on each processor, and prints their statistics. Each seed is a subtest.
 // The test fails if a rule was broken, or if no seed has run.
 func RunSeeds(t *testing.T, o Options, seeds Seeds) {
+	if err := o.Recording.checkSeeds(seeds); err != nil {
+		t.Fatal(err)
+	}
 	queue := newSeedQueue(seeds)
 	// This subtest ends after all parallel ones in it.
 	t.Run("seeds", func(t *testing.T) {

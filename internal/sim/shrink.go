@@ -43,6 +43,7 @@ type shrinker struct {
 // the time is over.
 func (s *shrinker) breaksRule(steps []takenStep) bool {
 	options := s.options
+	options.Recording = nil // The history of the whole seed is kept.
 	options.Only = numbersOf(steps)
 	for range triesPerStory {
 		if !time.Now().Before(s.end) {

@@ -30,13 +30,14 @@ type sim struct {
 	pairsToAimAt  []pair     // empty unless the seed takes aim
 
 	// How far the seed has come. Only the goroutine of run uses these fields.
-	stepNumber int         // the number of steps so far, including those that were left out
-	taken      []takenStep // the steps that have happened
-	target     target      // what the present fault strikes
-	aimsTaken  int         // how many steps have taken aim
-	aims       []aim       // the faults that wait for their state
-	act        int         // the number of the present act; 0 before the processes start
-	actBegan   time.Time   // when the act began
+	stepNumber int           // the number of steps so far, including those that were left out
+	taken      []takenStep   // the steps that have happened
+	target     target        // what the present fault strikes
+	aimsTaken  int           // how many steps have taken aim
+	aims       []aim         // the faults that wait for their state
+	faultLasts time.Duration // how long the present fault lasts; 0 if that is not known
+	act        int           // the number of the present act; 0 before the processes start
+	actBegan   time.Time     // when the act began
 
 	began   time.Time      // when the simulation began
 	running sync.WaitGroup // the processes, and the functions that run later
@@ -51,6 +52,8 @@ type sim struct {
 	rules  []string // the same rules, without the values in them
 	stats  Stats
 	totals totals
+
+	recorder *recorder // nil unless Options.Recording is set
 
 	files fileState // the files with the credential
 
@@ -116,7 +119,7 @@ func newSim(t *testing.T, o Options) *sim {
 		s.drawSetting()
 	}
 	s.access = newAccess(t, o.Seed)
-	s.record("the processes use %v", s.access)
+	s.recordPhase("the processes use %v", s.access)
 	// Some seeds begin with high versions, which soon no longer fit into 32 bits, or get another digit.
 	s.fake.SetVersion(pick(s.dice, 0, 0, math.MaxInt32-50, 999_999_999_999_900))
 	s.serve()
@@ -144,6 +147,9 @@ func emptySim(t *testing.T, o Options) *sim {
 		hostOf:   map[string]string{},
 	}
 	s.stats.met = map[pair]bool{}
+	if o.Recording != nil {
+		s.recorder = newRecorder()
+	}
 	s.fake.Spy = s
 	return s
 }
@@ -229,7 +235,7 @@ func (s *sim) isOverEarly() bool {
 func (s *sim) beginAct() {
 	s.act++
 	s.actBegan = time.Now()
-	s.record("act %d begins", s.act)
+	s.recordPhase("act %d begins", s.act)
 }
 
 // live takes steps for d. faultShare is the share of faults among them, from 0 to 1.
@@ -283,6 +289,7 @@ func (s *sim) end() Result {
 	if len(s.broken) == 0 && s.heldAtStart != nil {
 		s.compareHoldingsLocked("before the first process started", s.heldAtStart, held, noConnectionSlack)
 	}
+	s.keepHistoryLocked()
 	return Result{
 		Stats:  s.stats,
 		Script: s.script,

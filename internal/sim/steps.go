@@ -67,7 +67,7 @@ func (s *sim) strike(what step, at target) (description string) {
 	if !what.isMetLater {
 		s.noteStrike(what, at)
 	}
-	return what.do(s)
+	return s.recordStrike(what, func() string { return what.do(s) })
 }
 
 // drawTarget draws what a step strikes.

@@ -22,17 +22,32 @@ func (s *sim) recordLocked(format string, args ...any) {
 	s.story = append(s.story, at.String()+" "+fmt.Sprintf(format, args...))
 }
 
+// recordPhase adds a line to the story that is about the whole seed, and to the history.
+func (s *sim) recordPhase(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.recordPhaseLocked(format, args...)
+}
+
+func (s *sim) recordPhaseLocked(format string, args ...any) {
+	s.recordLocked(format, args...)
+	s.recordOwnLocked(faultsLane, ownStep{Point: pointPhase, Text: fmt.Sprintf(format, args...)})
+}
+
 // breakRuleLocked notes that a process has broken a rule.
 func (s *sim) breakRuleLocked(p *proc, format string, args ...any) {
 	rule := fmt.Sprintf(format, args...)
 	s.recordLocked("%s %s: %s", p.host, brokenRule, rule)
+	s.recordOwnLocked(p.lane(), ownStep{Point: pointBroken, Key: p.host, Text: rule})
 	s.broken = append(s.broken, p.host+" "+rule)
 	s.rules = append(s.rules, format)
 }
 
 // failLocked notes that a rule was broken that is not about a single process. The story does not show it.
 func (s *sim) failLocked(format string, args ...any) {
-	s.broken = append(s.broken, fmt.Sprintf(format, args...))
+	rule := fmt.Sprintf(format, args...)
+	s.recordOwnLocked(faultsLane, ownStep{Point: pointBroken, Text: rule})
+	s.broken = append(s.broken, rule)
 	s.rules = append(s.rules, format)
 }
 
