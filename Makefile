@@ -37,9 +37,9 @@ run: build ## run podcount against a fake API server, without a cluster; ARGS='-
 test: ## run all tests, without a network and without a C compiler
 	go test -count=1 ./...
 
-sim: ## simulate clusters and faults: SEEDS=1000 runs the seeds 1 to 1000, and SEEDS=17-17 runs seed 17; ONLY=3,8 runs only these steps
+sim: ## simulate clusters and faults: SEEDS=1000 runs the seeds 1 to 1000, and SEEDS=17-17 runs seed 17; ONLY=3,8 runs only these steps; TRACE=FILE.html replays one seed
 	@[ -n '$(SEEDS)' ] || { echo 'use: make sim SEEDS=COUNT, or make sim SEEDS=FIRST-LAST'; exit 2; }
-	SEEDS='$(SEEDS)' ONLY='$(ONLY)' go test -count=1 -timeout 0 -run '^TestSimulation$$'
+	SEEDS='$(SEEDS)' ONLY='$(ONLY)' TRACE='$(TRACE)' go test -count=1 -timeout 0 -run '^TestSimulation$$'
 
 sweep: ## let each request fail in each way: all of them, or with CASE='list pods' those whose name contains that
 	CASE='$(or $(CASE),all)' go test -count=1 -timeout 0 -run '^TestSweep$$'

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -35,9 +36,11 @@ import (
 	"podcount/internal/logging"
 	"podcount/internal/options"
 	"podcount/internal/packed"
+	"podcount/internal/page"
 	"podcount/internal/sim"
 	"podcount/internal/suite"
 	"podcount/internal/testkit"
+	"podcount/internal/trace"
 )
 
 func TestMain(m *testing.M) {
@@ -541,6 +544,7 @@ func podcountSimulated(seed uint64) sim.Options {
 //   - SEEDS=N runs the seeds from 1 to N, and SEEDS=A-B those from A to B.
 //   - ONLY=3,8,20-24 leaves out all other steps of each seed.
 //   - SHRINK=5m is how long it looks for the shortest story of a seed that fails; 0 means not at all.
+//   - TRACE=FILE writes a page that replays the seed. It needs SEEDS with only one seed.
 func TestSimulation(t *testing.T) {
 	seeds := sim.Seeds{First: 1, Last: math.MaxInt64, Limit: 15 * time.Second}
 	if testkit.IsRaced() {
@@ -569,10 +573,54 @@ func TestSimulation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if file := os.Getenv("TRACE"); file != "" {
+		simulated.Recording = recordingTo(file)
+	}
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(800)) // less time for garbage collection, more for seeds
 	}
 	sim.RunSeeds(t, simulated, seeds)
+}
+
+// recordingTo returns a recording that writes a page with the history of a seed to a file.
+func recordingTo(file string) *sim.Recording {
+	return &sim.Recording{
+		Attach: func(ctx context.Context, emit func(json.RawMessage)) context.Context {
+			steps := new(trace.Trace)
+			steps.Listen(func(s trace.Step) { emit(encodeStep(s)) })
+			return trace.NewContext(ctx, steps)
+		},
+		Keep: func(history sim.History) error {
+			err := writeHistory(file, history)
+			if err == nil {
+				fmt.Printf("%s replays the %d steps of %s\n", file, len(history.Steps), history.Title)
+			}
+			return err
+		},
+	}
+}
+
+// encodeStep returns a step as JSON. As in a binary that is built with -trimpath, it names no directory of this machine.
+func encodeStep(s trace.Step) json.RawMessage {
+	here, err := os.Getwd()
+	if err != nil {
+		panic(err)
+	}
+	s.Where = strings.TrimPrefix(s.Where, here+"/")
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+func writeHistory(file string, history sim.History) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	err = page.History(f, history)
+	return errors.Join(err, f.Close())
 }
 
 // TestSweep runs a sample of the sweep. CASE=all runs all cases, and CASE=TEXT those whose name contains the text.
