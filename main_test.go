@@ -81,6 +81,7 @@ func TestOddCounts(t *testing.T)     { suite.OddCounts.Run(t, run) }
 func TestOnce(t *testing.T)          { suite.Once.Run(t, run) }
 func TestDryRun(t *testing.T)        { suite.DryRun.Run(t, run) }
 func TestListen(t *testing.T)        { suite.Listen.Run(t, run) }
+func TestPage(t *testing.T)          { suite.Page.Run(t, run) }
 func TestManifests(t *testing.T)     { suite.Manifests.Run(t, run) }
 func TestRights(t *testing.T)        { suite.Rights.Run(t, run) }
 func TestSources(t *testing.T)       { suite.Sources.Run(t, run) }
@@ -600,13 +601,8 @@ func recordingTo(file string) *sim.Recording {
 	}
 }
 
-// encodeStep returns a step as JSON. As in a binary that is built with -trimpath, it names no directory of this machine.
+// encodeStep returns a step as JSON.
 func encodeStep(s trace.Step) json.RawMessage {
-	here, err := os.Getwd()
-	if err != nil {
-		panic(err)
-	}
-	s.Where = strings.TrimPrefix(s.Where, here+"/")
 	text, err := json.Marshal(s)
 	if err != nil {
 		panic(err)

@@ -1,15 +1,11 @@
 package page
 
 import (
-	"bytes"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"io"
+	"strings"
 )
-
-//go:embed page.html
-var historyPage []byte
 
 // historyPolicy is the Content-Security-Policy of a page with a history. It is a file, which has no headers.
 const historyPolicy = `<meta http-equiv="Content-Security-Policy" content="default-src 'none'; ` +
@@ -23,17 +19,17 @@ func History(w io.Writer, history any) error {
 	if err != nil {
 		return err
 	}
-	head, body, hasTitle := bytes.Cut(historyPage, []byte("<title>"))
-	beforeScript, afterScript, hasScript := bytes.Cut(body, []byte("<script"))
+	head, body, hasTitle := strings.Cut(html, "<title>")
+	beforeScript, afterScript, hasScript := strings.Cut(body, "<script")
 	if !hasTitle || !hasScript {
 		return errors.New("the page has no place for the history")
 	}
-	for _, part := range [][]byte{
-		head, []byte(historyPolicy), []byte("<title>"), beforeScript,
-		[]byte(`<script type="application/json" id="history">`), encoded, []byte("</script>\n"),
-		[]byte("<script"), afterScript,
+	for _, part := range []string{
+		head, historyPolicy, "<title>", beforeScript,
+		`<script type="application/json" id="history">`, string(encoded), "</script>\n",
+		"<script", afterScript,
 	} {
-		if _, err := w.Write(part); err != nil {
+		if _, err := io.WriteString(w, part); err != nil {
 			return err
 		}
 	}
