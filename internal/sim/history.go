@@ -66,7 +66,7 @@ const (
 	pointFault  = "fault"  // a fault begins
 	pointLife   = "life"   // something happens that also happens in a healthy cluster
 	pointAim    = "aim"    // a process is led into a state, in which a fault will strike
-	pointStruck = "struck" // a fault has struck a request, which now gets no or another answer
+	pointStruck = "struck" // a fault strikes a request of a process, which gets no answer or another one
 	pointPhase  = "phase"  // another part of the seed begins
 	pointStarts = "starts" // a process starts
 	pointEnds   = "ends"   // a process ends
@@ -87,10 +87,13 @@ func (s *sim) recordOwnLocked(lane int, step ownStep) {
 	}
 }
 
+// recordedKinds has the kinds whose changes are part of a history, by their resources.
+var recordedKinds = map[string]string{"pods": "Pod", "nodes": "Node", "counts": "Count", "leases": "Lease"}
+
 // recordChangeLocked adds a change of the cluster to the history.
 func (s *sim) recordChangeLocked(c fakekube.Change) {
-	kinds := map[string]string{"pods": "Pod", "nodes": "Node", "counts": "Count", "leases": "Lease"}
-	if s.recorder == nil || kinds[c.Resource] == "" {
+	kind := recordedKinds[c.Resource]
+	if s.recorder == nil || kind == "" {
 		return
 	}
 	what := "changed"
@@ -102,7 +105,7 @@ func (s *sim) recordChangeLocked(c fakekube.Change) {
 	}
 	s.recordOwnLocked(serverLane, ownStep{
 		Point:   pointStored,
-		Kind:    kinds[c.Resource],
+		Kind:    kind,
 		Key:     c.Key().String(),
 		Type:    what,
 		Version: strconv.Itoa(c.Version),

@@ -209,17 +209,17 @@ func TestHistorySaysWhichLabelsHaveChanged(t *testing.T) {
 }
 
 func TestOnlyTheSeedItselfIsRecorded(t *testing.T) {
-	o := optionsFor(failAfterTwoFaults)
-	seed, failed := firstFailure(t, o, "ended with it is broken")
-	o.Seed = seed
-	histories := 0
+	o := optionsFor(fail)
+	failed := Simulate(t, o)
 	o.Recording = recordingTo(new(History))
 	o.Recording.Keep = func(History) error {
-		histories++
+		t.Error("a run that makes the story shorter is recorded")
 		return nil
 	}
-	shortestStory(t, o, failed, time.Minute)
-	testkit.WantNumber(t, "histories of the runs that make the story shorter", histories, 0)
+	shrinker := &shrinker{t: t, options: o, rule: failed.rules[0], end: time.Now().Add(time.Minute)}
+	if !shrinker.breaksRule(failed.taken) {
+		t.Errorf("%d runs have not broken the rule", shrinker.runs)
+	}
 }
 
 func TestHistoryHasOnlyOneSeed(t *testing.T) {
@@ -233,6 +233,21 @@ func TestHistoryHasOnlyOneSeed(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+func TestRunSeedsRefusesToRecordTwoSeeds(t *testing.T) {
+	o := optionsFor(doNothing)
+	o.Recording = recordingTo(new(History))
+	inner := new(testing.T)
+	hasEnded := make(chan struct{})
+	go func() {
+		defer close(hasEnded) // Fatal ends only this goroutine.
+		RunSeeds(inner, o, Seeds{First: 17, Last: 18})
+	}()
+	<-hasEnded
+	if !inner.Failed() {
+		t.Error("the test has passed")
 	}
 }
 

@@ -79,7 +79,7 @@ func (s *sim) noteOutcome(q fakekube.Request, f requestFault) {
 		Point: pointStruck,
 		Key:   p.host,
 		Type:  f.outcome.name,
-		Text:  fmt.Sprintf("%s %s gets %s", p.host, q.Route, f.outcome.name),
+		Text:  fmt.Sprint(q.Route),
 	})
 	s.noteMetLocked(p, f.step(), target{})
 	reply, _ := f.outcome.fault.Do.(fakekube.Reply)
