@@ -574,7 +574,9 @@ func TestSimulation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if file := os.Getenv("TRACE"); file != "" {
+	file := os.Getenv("TRACE")
+	hasSeeds := os.Getenv("SEEDS") != ""
+	if file != "" && hasSeeds {
 		simulated.Recording = recordingTo(file)
 	}
 	if os.Getenv("GOGC") == "" {
