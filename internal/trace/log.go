@@ -25,12 +25,21 @@ func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
 
 func (h *handler) Handle(ctx context.Context, record slog.Record) error {
 	if h.trace.IsOn() {
-		h.trace.emit(Step{Point: LogLine, Type: record.Level.String(), Text: h.line(ctx, record)}, placeOf(record.PC))
+		step := Step{Point: LogLine, Type: levelName(record.Level), Text: h.line(ctx, record)}
+		h.trace.emit(step, placeOf(record.PC))
 	}
 	if !h.next.Enabled(ctx, record.Level) {
 		return nil
 	}
 	return h.next.Handle(ctx, record)
+}
+
+// levelName returns the name of a level. As in podcount's log, all levels below INFO are DEBUG.
+func levelName(level slog.Level) string {
+	if level < slog.LevelInfo {
+		return slog.LevelDebug.String()
+	}
+	return level.String()
 }
 
 // line returns a record as one line of logfmt, without its time and level.

@@ -106,7 +106,7 @@ func TestLogLinesBecomeSteps(t *testing.T) {
 	log := slog.New(NewHandler(next, tr)).With("kind", "Pod")
 	log.Debug("nobody listens")
 	steps := record(t, tr)
-	log.Debug("watching", "rv", 7)
+	log.Log(t.Context(), slog.LevelDebug+2, "watching", "rv", 7)
 	testkit.WantEqual(t, "what the next handler wrote", out.String(), "")
 	testkit.WantEqual(t, "the number of steps", len(steps()), 1)
 	testkit.WantEqual(t, "the line", steps()[0].Text, "msg=watching kind=Pod rv=7")
