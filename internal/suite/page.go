@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"podcount/internal/fakekube"
 	"podcount/internal/options"
@@ -71,7 +72,8 @@ func eventsPage(t *testing.T, podcount Program) {
 	f.AddNode("cp", ControlPlane)
 	address := podcount.startServing(t, f, pageMark, "-page", "127.0.0.1:0", "-interval", "10ms")
 	f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "0" })
-	resp, err := http.Get("http://" + address + "/events?steps=1")
+	client := &http.Client{Timeout: 30 * time.Second} // so that a step that does not come fails the test
+	resp, err := client.Get("http://" + address + "/events?steps=1")
 	if err != nil {
 		t.Fatal(err)
 	}
