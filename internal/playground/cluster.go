@@ -15,7 +15,7 @@ const (
 	// token is the only token that the fake accepts.
 	token = "playground"
 
-	// outage is how long the server is away after the last SIGUSR1.
+	// outage is how long the server is away after a SIGUSR1.
 	outage = 20 * time.Second
 
 	// pace is how often the cluster's components look for work.
@@ -47,11 +47,18 @@ type cluster struct {
 	expired   time.Time // old Events were removed
 	compacted time.Time // the history was forgotten
 
+	// measurements is how many runs of buttons are measuring. Until they are done, web is not scaled by itself, and the
+	// log of requests stays.
+	measurements int
+
 	// mu guards disturbances, and keeps the lines on out in the order of the events.
 	mu sync.Mutex
 
-	// disturbances counts the signals so far. Only the newest one may end its outage.
+	// disturbances counts the outages so far. Only the newest one may end.
 	disturbances int
+
+	// isAway is true during an outage.
+	isAway bool
 }
 
 // newCluster creates the nodes, about 30 pods that run on them, and a Count for some of the pods.
@@ -136,7 +143,7 @@ func (c *cluster) step() {
 // one step.
 func (c *cluster) live() {
 	now := time.Now()
-	if now.Sub(c.grown) >= growth {
+	if now.Sub(c.grown) >= growth && c.measurements == 0 {
 		c.grown = now
 		c.controllers.wander()
 	}
@@ -144,7 +151,7 @@ func (c *cluster) live() {
 		c.expired = now
 		expireEvents(c.client)
 	}
-	if now.Sub(c.compacted) >= compaction {
+	if now.Sub(c.compacted) >= compaction && c.measurements == 0 {
 		c.compacted = now
 		c.fake.Compact()
 		c.fake.ForgetRequests()
@@ -152,22 +159,43 @@ func (c *cluster) live() {
 	c.step()
 }
 
-// disturb does what a signal asks for. After SIGUSR1 the server goes away for a while. After SIGUSR2 it comes back at
-// once, but has forgotten its history, and there is a new pod that no watch will ever report. Its Deployment wants one
-// pod more, so that it stays. Either signal replaces an outage that is still going on.
+// disturb does what a signal asks for.
 func (c *cluster) disturb(sig os.Signal) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	fmt.Fprintln(c.out, "playground: the server is gone")
-	c.fake.CutOff(c.host, true)
-	c.disturbances++
-	mine := c.disturbances
 	if sig == syscall.SIGUSR1 {
-		time.AfterFunc(outage, func() { c.endOutage(mine) })
+		c.takeAway(outage)
 		return
 	}
+	c.forgetHistory()
+}
+
+// takeAway takes the server away for a while. It replaces an outage that is still going on.
+func (c *cluster) takeAway(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.goAwayLocked()
+	mine := c.disturbances
+	time.AfterFunc(d, func() { c.endOutage(mine) })
+}
+
+// forgetHistory makes the server forget its history. It ends an outage that is still going on. There is a new pod that
+// no watch will ever report. Its Deployment wants one pod more, so that it stays.
+func (c *cluster) forgetHistory() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.goAwayLocked()
 	c.controllers.web.replicas++
 	c.create("pods", c.controllers.web.pod(object{"name": fmt.Sprintf("web-unseen-%d", c.disturbances)}))
+	c.fake.Compact()
+	c.comeBackLocked()
+}
+
+// forgetHistoryOnly makes the server forget its history, without a change of a pod. A watch that ends here can still
+// not resume, because a Lease has a later version than the watch has seen.
+func (c *cluster) forgetHistoryOnly() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.goAwayLocked()
+	c.heartbeat.renew(controlPlaneNode)
 	c.fake.Compact()
 	c.comeBackLocked()
 }
@@ -181,9 +209,24 @@ func (c *cluster) endOutage(disturbance int) {
 	}
 }
 
+func (c *cluster) goAwayLocked() {
+	fmt.Fprintln(c.out, "playground: the server is gone")
+	c.fake.CutOff(c.host, true)
+	c.disturbances++
+	c.isAway = true
+}
+
 func (c *cluster) comeBackLocked() {
 	fmt.Fprintln(c.out, "playground: the server is back")
 	c.fake.CutOff(c.host, false)
+	c.isAway = false
+}
+
+// isServerAway reports whether an outage is going on. Any goroutine may call it.
+func (c *cluster) isServerAway() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.isAway
 }
 
 // end makes sure that no outage ends any more.

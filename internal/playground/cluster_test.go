@@ -144,8 +144,8 @@ func TestPlaygroundEndsWithPodcount(t *testing.T) {
 		testkit.WantNumber(t, "the exit code of "+row.program, code, 1)
 		testkit.WantText(t, stderr.String(), row.want)
 		file := filepath.Join(dir, "playground.kubeconfig")
-		command := row.program + " -kubeconfig " + file + " -v 2\n"
-		testkit.WantText(t, stdout.String(), "podcount runs against it: "+command)
+		testkit.WantText(t, stdout.String(), "podcount runs against it: "+row.program+" -kubeconfig "+file+" -page 127.0.0.1:",
+			" -leader-elect ", " -v 2\n", "Look at it in a browser: http://127.0.0.1:")
 		if _, err := os.Stat(file); !os.IsNotExist(err) {
 			t.Errorf("the kubeconfig was not removed: %v", err)
 		}
@@ -153,6 +153,8 @@ func TestPlaygroundEndsWithPodcount(t *testing.T) {
 	var stderr bytes.Buffer
 	testkit.WantNumber(t, "the exit code without a directory", run([]string{self}, nil, &stderr), 2)
 	testkit.WantText(t, stderr.String(), "usage: playground ")
+	testkit.WantNumber(t, "the exit code with -page", run([]string{self, dir, "-page=:80"}, nil, &stderr), 2)
+	testkit.WantText(t, stderr.String(), "leave out -page")
 }
 
 func TestWhatToTry(t *testing.T) {

@@ -1,16 +1,27 @@
 // Playground is the command behind `make run`. It runs a fake API server with a small cluster that lives, and podcount
-// against it. Signals disturb the server.
+// against it. Signals and the buttons of a web page disturb the server.
 //
 //	playground PODCOUNT-BINARY DIRECTORY [PODCOUNT-FLAGS]
 //
 // The playground writes a kubeconfig to the directory, for kubectl in another terminal, and removes it at the end. The
 // file .playground.lock beside it stays.
 //
+// Unless the flags say something else about an election, podcount runs with -leader-elect, so that a second replica can
+// be started. podcount's page is shown at http://127.0.0.1:8081/, or at the next free port, with buttons.
+//
 // SIGUSR1 takes the server away until 20 seconds after the last such signal. SIGUSR2 makes the server forget its
 // history, and brings it back. Ctrl-C stops podcount and the server.
 //
 // The exit code is 0 after a Ctrl-C. It is 1 if the kubeconfig cannot be written, or if podcount cannot be started,
 // ends by itself or does not stop. It is 2 if the arguments are wrong.
+//
+// The files, apart from those of the cluster:
+//   - main.go starts and stops everything;
+//   - playground.go is what the buttons share, and measures what podcount does;
+//   - buttons.go and buttons_*.go are the buttons, and presses.go reports what happens after a press;
+//   - proxy.go serves the page and the buttons;
+//   - replicas.go runs the processes of podcount, with flags as in flags.go;
+//   - relay.go is between podcount and the server, and can make connections half-open.
 package main
 
 import (
@@ -19,49 +30,15 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
-
-	"podcount/internal/fakekube"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run runs until a signal arrives or podcount ends, and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
-	if len(args) < 2 {
-		fmt.Fprintln(stderr, "usage: playground PODCOUNT-BINARY DIRECTORY [PODCOUNT-FLAGS]")
-		return 2
-	}
-	program := args[0]
-	dir := args[1]
-	flags := args[2:]
-
-	c := newCluster(stdout)
-	server, err := c.fake.ServeTLS()
-	if err != nil {
-		fmt.Fprintln(stderr, "playground:", err)
-		return 1
-	}
-	defer func() {
-		c.end()
-		server.Close()
-	}()
-	c.host = strings.TrimPrefix(server.URL, "https://")
-	dir, err = filepath.Abs(dir)
-	if err != nil {
-		fmt.Fprintln(stderr, "playground:", err)
-		return 1
-	}
-	file, err := writeOwnKubeconfig(dir, fakekube.Kubeconfig(server.URL, server.CA, "token: "+token))
-	if err != nil {
-		fmt.Fprintln(stderr, "playground:", err)
-		return 1
-	}
-	defer os.Remove(file)
-
 	// Signals must be caught before the user reads about them, and before there is a process to stop.
 	stops := make(chan os.Signal, 1)
 	signal.Notify(stops, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -70,49 +47,82 @@ func run(args []string, stdout, stderr io.Writer) int {
 	signal.Notify(disturbances, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(disturbances)
 
-	podcount := exec.Command(program, append([]string{"-kubeconfig", file}, flags...)...)
-	podcount.Stdout = stdout
-	podcount.Stderr = stderr
-	podcount.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C must reach only us; stop passes it on
-	_, err = exec.LookPath("kubectl")
-	hasKubectl := err == nil
-	fmt.Fprint(stdout, introduction(server.URL, podcount.Args))
-	fmt.Fprint(stdout, whatToTry(server.URL, file, hasKubectl))
-	fmt.Fprint(stdout, howToDisturb())
-	if err := podcount.Start(); err != nil {
+	if len(args) < 2 {
+		fmt.Fprintln(stderr, "usage: playground PODCOUNT-BINARY DIRECTORY [PODCOUNT-FLAGS]")
+		return 2
+	}
+	podcountFlags := flags(args[2:])
+	if podcountFlags.has("page") {
+		fmt.Fprintln(stderr, "playground: leave out -page: the playground sets it, and shows the page itself")
+		return 2
+	}
+	p, err := newPlayground(args[0], podcountFlags, usualPauses, stdout, stderr)
+	if err == nil {
+		defer p.close()
+		err = p.run(args[1], stops, disturbances)
+	}
+	if err != nil {
 		fmt.Fprintln(stderr, "playground:", err)
 		return 1
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- podcount.Wait() }()
+	return 0
+}
 
+// run writes the kubeconfig to a directory, serves the page, and runs podcount until a value comes from stops. It
+// returns an error if podcount ends before.
+func (p *playground) run(dir string, stops, disturbances <-chan os.Signal) error {
+	file, err := p.writeKubeconfig(dir)
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file)
+	defer os.Remove(secondKubeconfig(file))
+	front, err := startFront(p)
+	if err != nil {
+		return err
+	}
+	defer front.close()
+	first, err := newReplica("the first replica", token, file, p.flags)
+	if err != nil {
+		return err
+	}
+	p.introduce(first, front.url())
+	if err := p.replicas.add(first); err != nil {
+		return err
+	}
+	return p.live(stops, disturbances)
+}
+
+// introduce says what runs, and what to try.
+func (p *playground) introduce(first *replica, page string) {
+	_, err := exec.LookPath("kubectl")
+	hasKubectl := err == nil
+	command := append([]string{p.replicas.program}, first.arguments()...)
+	fmt.Fprint(p.out, introduction(p.url(), command))
+	fmt.Fprint(p.out, whereToLook(page))
+	fmt.Fprint(p.out, whatToTry(p.url(), first.kubeconfig, hasKubectl))
+	fmt.Fprint(p.out, howToDisturb())
+}
+
+// live lets the cluster live, and does what signals and buttons ask for, until the playground ends. This goroutine alone
+// uses the cluster.
+func (p *playground) live(stops, disturbances <-chan os.Signal) error {
 	life := time.NewTicker(pace)
 	defer life.Stop()
 	for {
 		select {
 		case <-life.C:
-			c.live()
+			p.cluster.live()
+		case do := <-p.uses:
+			do()
 		case sig := <-disturbances:
-			c.disturb(sig)
-		case err := <-ended:
-			fmt.Fprintln(stderr, "playground: podcount ended:", err)
-			return 1
+			p.cluster.disturb(sig)
+		case err := <-p.replicas.ended:
+			p.stop()
+			return fmt.Errorf("podcount ended: %v", err)
 		case <-stops:
-			return stop(podcount.Process, ended)
+			return p.stop()
 		}
-	}
-}
-
-// stop asks podcount to stop by a signal, as a kubelet does, and kills it after 20 seconds. It returns the exit code.
-// ended gets a value when podcount has ended.
-func stop(podcount *os.Process, ended <-chan error) int {
-	podcount.Signal(syscall.SIGTERM)
-	select {
-	case <-ended:
-		return 0
-	case <-time.After(20 * time.Second):
-		podcount.Kill()
-		return 1
 	}
 }
 
@@ -120,6 +130,11 @@ func stop(podcount *os.Process, ended <-chan error) int {
 func introduction(url string, podcount []string) string {
 	return "A fake API server with 3 nodes and about 30 pods that come and go runs at " + url + ".\n" +
 		"podcount runs against it: " + strings.Join(podcount, " ") + "\n"
+}
+
+// whereToLook names the page's address.
+func whereToLook(page string) string {
+	return "Look at it in a browser: " + page + "\n"
 }
 
 // whatToTry lists commands that look at the cluster or change it.

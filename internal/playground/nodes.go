@@ -153,8 +153,7 @@ func (h *heartbeat) step() {
 			h.patchStatus("nodes", node, object{"conditions": nodeConditions(h.since, now)})
 		}
 		if isRenewal {
-			lease := object{"metadata": object{"namespace": "kube-node-lease", "name": name}}
-			h.patch("leases", lease, object{"spec": object{"renewTime": stampMicro(now)}})
+			h.renew(name)
 		}
 	}
 	if isRenewal {
@@ -163,6 +162,12 @@ func (h *heartbeat) step() {
 	if isReport {
 		h.reported = now
 	}
+}
+
+// renew renews the Lease of a node.
+func (h *heartbeat) renew(node string) {
+	lease := object{"metadata": object{"namespace": "kube-node-lease", "name": node}}
+	h.patch("leases", lease, object{"spec": object{"renewTime": stampMicro(time.Now())}})
 }
 
 // unschedulable is the key of the taint of a cordoned node.

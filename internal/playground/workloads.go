@@ -133,6 +133,11 @@ func (c *controllers) backUp(now time.Time) {
 	c.workloads = slices.Delete(c.workloads, oldest, oldest+1)
 }
 
+// forget removes a workload, whose pods are gone.
+func (c *controllers) forget(w *workload) {
+	c.workloads = slices.DeleteFunc(c.workloads, func(other *workload) bool { return other == w })
+}
+
 // collect deletes the pods whose node is gone.
 func (c *controllers) collect(pods []object) {
 	nodes := nodesByName(c.client)
