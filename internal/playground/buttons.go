@@ -11,9 +11,9 @@ import (
 type button struct {
 	name string
 
-	// disturbs is what the button disturbs: "the server", "podcount", or "" if it is harmless. While one press
-	// disturbs one of these, no other may do that as well: nobody could tell what comes from what.
-	disturbs string
+	// disturbs reports whether the button disturbs the server or podcount. Only one such press can go on at a time:
+	// nobody could tell what comes from what.
+	disturbs bool
 
 	// label is the text on the button, and expect says what will happen.
 	label  func(p *playground) string
@@ -25,12 +25,6 @@ type button struct {
 	// act does what the button does.
 	act func(p *playground, r *press) error
 }
-
-// These are the values of button.disturbs.
-const (
-	theServer    = "the server"
-	theProcesses = "podcount"
-)
 
 // buttons are all buttons, in the order in which the page shows them.
 func buttons() []*button {
@@ -84,8 +78,8 @@ func (b *button) whyNotDuring(other *button) string {
 	switch {
 	case b.name == other.name:
 		return "this is still going on: press again when it is done"
-	case b.disturbs != "" && b.disturbs == other.disturbs:
-		return fmt.Sprintf("%s is still going on, and disturbs %s, too: press again when it is done", other.name, b.disturbs)
+	case b.disturbs && other.disturbs:
+		return other.name + " is still going on, and would mix with this: press again when it is done"
 	}
 	return ""
 }
@@ -155,7 +149,7 @@ func (p *playground) followLabel(r *press, before string, since time.Time, event
 	if after := p.label(); after != before {
 		r.say("The label went from %s to %s, %s after %s.", before, after, took, event)
 	} else {
-		r.say("The label is right, and says %s, %s after %s.", after, took, event)
+		r.say("The label still says %s, which is right again, %s after %s.", after, took, event)
 	}
 	r.say("podcount sent %s.", p.requests(since))
 	return nil

@@ -17,7 +17,7 @@ const lookTime = 3 * time.Second
 func restartButton() *button {
 	return &button{
 		name:     "restart",
-		disturbs: theProcesses,
+		disturbs: true,
 		label:    fixed("Restart podcount"),
 		expect: fixed("podcount stops and gives its Lease back. Then it starts with empty caches, lists everything, is " +
 			"elected, and works. That takes about two seconds. It writes no label that is right already. This page says " +
@@ -90,7 +90,8 @@ func (p *playground) awaitLeader(r *press, event string, since time.Time) error 
 		return nil
 	}
 	var leader *replica
-	isLed, err := p.await(p.pauses.giveUp, func() bool {
+	limit := p.pauses.giveUp + p.flags.leaseDuration() // the old leader may not have given the Lease back
+	isLed, err := p.await(limit, func() bool {
 		leader = p.leader()
 		return leader != nil
 	})
@@ -116,7 +117,7 @@ func (p *playground) leader() *replica {
 func secondReplicaButton() *button {
 	return &button{
 		name:     "second-replica",
-		disturbs: theProcesses,
+		disturbs: true,
 		label: func(p *playground) string {
 			if p.hasSecondReplica() {
 				return "Stop the leader"

@@ -13,12 +13,13 @@ import (
 func killServerButton() *button {
 	return &button{
 		name:     "kill-server",
-		disturbs: theServer,
+		disturbs: true,
 		label:    fixed("Kill the server"),
 		expect: func(p *playground) string {
 			return fmt.Sprintf("The server is gone for %s, and a pod comes meanwhile. podcount tries again after pauses "+
 				"that double. When the server is back, podcount continues its watches where they ended, without a list. "+
-				"That may take as long as the outage, and some seconds.", seconds(p.pauses.away))
+				"That may take as long as the outage, and some seconds.", seconds(p.pauses.away)) +
+				p.warnOfLostLease(p.pauses.away)
 		},
 		act: (*playground).killServer,
 	}
@@ -57,10 +58,19 @@ func (p *playground) killServer(r *press) error {
 	return p.followLabel(r, before, back, "the return", p.pauses.away)
 }
 
+// warnOfLostLease says what happens to a leader that cannot renew its Lease for some time.
+func (p *playground) warnOfLostLease(silence time.Duration) string {
+	if !p.flags.hasElection() || p.flags.renewDeadline() > silence {
+		return ""
+	}
+	return fmt.Sprintf(" But a leader that cannot renew its Lease for %s ends, and the playground ends with it.",
+		seconds(p.flags.renewDeadline()))
+}
+
 func expireHistoryButton() *button {
 	return &button{
 		name:     "expire-history",
-		disturbs: theServer,
+		disturbs: true,
 		label:    fixed("Expire the history"),
 		expect: fixed("The server breaks all watches and forgets its history, in which a pod came. So no watch will ever " +
 			"report that pod. podcount asks for what happened since its last version, hears 410 Expired, and lists " +
@@ -99,7 +109,7 @@ func (p *playground) awaitList(r *press, since time.Time) error {
 func loseEventButton() *button {
 	return &button{
 		name:     "lose-event",
-		disturbs: theServer,
+		disturbs: true,
 		label:    fixed("Lose an event"),
 		expect: func(p *playground) string {
 			return fmt.Sprintf("A pod is gone, but the server forgets to tell the watches. podcount cannot know, so its label "+
@@ -169,17 +179,23 @@ func (c *cluster) removeSilently() (name string, lie *fakekube.Injection) {
 	return name, lie
 }
 
-// silenceLimit is how long podcount takes to notice a silent connection without HTTP/2.
-const silenceLimit = 150 * time.Second
+// pingLimit is how long podcount takes to notice a silent connection, and silenceLimit is how long without HTTP/2.
+const (
+	pingLimit    = 45 * time.Second
+	silenceLimit = 150 * time.Second
+)
 
 func halfOpenButton() *button {
 	return &button{
 		name:     "half-open",
-		disturbs: theServer,
+		disturbs: true,
 		label:    fixed("Half-open connection"),
-		expect: fixed("All connections stay open, but nothing passes any more, and a pod comes. Nobody gets an error. After " +
-			"30 s of silence, podcount sends an HTTP/2 ping, and it waits 15 s for the answer. So it notices after 45 s, " +
-			"connects again, and continues its watches without a list. Without HTTP/2, it would notice after 150 s."),
+		expect: func(p *playground) string {
+			return "All connections stay open, but nothing passes any more, and a pod comes. Nobody gets an error. After 30 s " +
+				"of silence, podcount sends an HTTP/2 ping, and it waits 15 s for the answer. So it notices after 45 s, " +
+				"connects again, and continues its watches without a list. Without HTTP/2, it would notice after 150 s." +
+				p.warnOfLostLease(pingLimit)
+		},
 		act: (*playground).silenceConnections,
 	}
 }
@@ -214,7 +230,7 @@ const slowness = 2 * time.Second
 func slowServerButton() *button {
 	return &button{
 		name:     "slow-server",
-		disturbs: theServer,
+		disturbs: true,
 		label:    fixed("Slow server"),
 		expect: func(p *playground) string {
 			return fmt.Sprintf("For %s, each answer takes %s, and a pod comes. Watches that are open still report at once. "+
@@ -227,6 +243,9 @@ func slowServerButton() *button {
 
 // slowDown makes the server slow for a while, but not for the components of the cluster.
 func (p *playground) slowDown(r *press) error {
+	if err := p.settle(); err != nil {
+		return err
+	}
 	before := p.label()
 	began := time.Now()
 	fault := p.cluster.fake.InjectUnchecked(fakekube.Fault{

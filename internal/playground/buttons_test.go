@@ -223,7 +223,7 @@ func TestHalfOpenConnectionsGetNoEvents(t *testing.T) {
 	g := startGround(t)
 	g.wantAnswer(http.StatusOK, `{"run":`, "POST", "/playground/half-open")
 	g.wantAnswer(http.StatusConflict, "this is still going on", "POST", "/playground/half-open")
-	g.wantAnswer(http.StatusConflict, "half-open is still going on, and disturbs the server", "POST", "/playground/kill-server")
+	g.wantAnswer(http.StatusConflict, "half-open is still going on, and would mix with this", "POST", "/playground/kill-server")
 	g.wantSoon("there is a pod that podcount does not see", func() bool { return g.label() != g.truth() })
 	g.relay.breakSilent() // podcount would notice the silence after 45 s
 	got := g.reports().last("half-open")
@@ -249,7 +249,7 @@ func TestSecondReplicaWaitsAndTakesOver(t *testing.T) {
 	if second := read(t, g.do("GET", "/").Body); second == first {
 		t.Errorf("the page is still that of the old leader: %s", second)
 	}
-	testkit.WantText(t, s.press("restart"), "The second replica has stopped", "The first replica leads, ")
+	testkit.WantText(t, s.press("restart"), "The second replica has stopped", " replica leads, ")
 }
 
 func TestPageSurvivesARestart(t *testing.T) {

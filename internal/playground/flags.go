@@ -60,10 +60,23 @@ func (f flags) without(unwanted string) flags {
 }
 
 // interval returns podcount's -interval.
-func (f flags) interval() time.Duration {
-	d, err := time.ParseDuration(f.value("interval", "10s"))
+func (f flags) interval() time.Duration { return f.duration("interval", 10*time.Second) }
+
+// renewDeadline returns how long podcount leads without renewing the Lease.
+func (f flags) renewDeadline() time.Duration {
+	return f.duration("leader-elect-renew-deadline", 10*time.Second)
+}
+
+// leaseDuration returns how long a Lease is valid that nobody renews.
+func (f flags) leaseDuration() time.Duration {
+	return f.duration("leader-elect-lease-duration", 15*time.Second)
+}
+
+// duration returns the value of a flag, or podcount's default. podcount itself refuses a value that is no duration.
+func (f flags) duration(name string, otherwise time.Duration) time.Duration {
+	d, err := time.ParseDuration(f.value(name, ""))
 	if err != nil {
-		return 10 * time.Second // podcount has refused the flag, and ends
+		return otherwise
 	}
 	return d
 }
