@@ -1,0 +1,391 @@
+package page
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"podcount/internal/browser"
+	"podcount/internal/testkit"
+	"podcount/internal/trace"
+)
+
+// TestPageInChromium looks at the page as people do. Its parts that measure time come first, because the others run at
+// once.
+func TestPageInChromium(t *testing.T) {
+	chromium := browser.Start(t)
+	t.Run("a pod more is shown within a second", func(t *testing.T) { testChangeIsShownSoon(t, chromium) })
+	t.Run("a step is shown within a second", func(t *testing.T) { testStepIsShownSoon(t, chromium) })
+	t.Run("other parts", func(t *testing.T) {
+		t.Run("a restart of podcount is shown", func(t *testing.T) { testRestart(t, chromium) })
+		t.Run("names are text on the cluster", func(t *testing.T) { testNamesOnTheCluster(t, chromium) })
+		t.Run("names are text on the machine", func(t *testing.T) { testNamesOnTheMachine(t, chromium) })
+		t.Run("the keyboard reaches all of the cluster", func(t *testing.T) { testClusterByKeyboard(t, chromium) })
+		t.Run("the keyboard reaches all of the machine", func(t *testing.T) { testMachineByKeyboard(t, chromium) })
+		t.Run("the keyboard chooses the view and the theme", func(t *testing.T) { testKeyboardChooses(t, chromium) })
+		t.Run("a click shows what a step was", func(t *testing.T) { testStepIsExplained(t, chromium) })
+		t.Run("a paused display goes on step by step", func(t *testing.T) { testStepByStep(t, chromium) })
+		t.Run("a history is replayed", func(t *testing.T) { testReplay(t, chromium) })
+		for _, look := range looks {
+			t.Run("the cluster, "+look.name, func(t *testing.T) { testClusterLook(t, chromium.NewTab(t, look.options)) })
+			t.Run("the machine, "+look.name, func(t *testing.T) { testMachineLook(t, chromium.NewTab(t, look.options)) })
+		}
+	})
+}
+
+// slack is how much longer than it should something may take on a busy machine.
+const slack = time.Second
+
+// testChangeIsShownSoon lets pods come at different moments of the second in which the page hears of them once. The
+// page itself notes the time when it shows each.
+func testChangeIsShownSoon(t *testing.T, chromium *browser.Browser) {
+	p := newProgram(wellState())
+	tab := chromium.NewTab(t, browser.Options{})
+	server := show(t, p, "127.0.0.1:0")
+	openView(tab, server.url, "cluster")
+	var all []time.Duration
+	for i := range 4 {
+		want := 5000 + i
+		tab.Eval(fmt.Sprintf(noteScript, "cluster", fmt.Sprintf("5,00%d", i)))
+		changed := p.change(func(s *State) { s.Kinds = withObjects(s.Kinds, want) })
+		seen := time.UnixMilli(int64(browser.Value[float64](tab, "seen")))
+		all = append(all, seen.Sub(changed))
+		tab.Eval(fmt.Sprintf("new Promise((done) => setTimeout(done, %d))", 150*i)) // another moment of the second
+	}
+	t.Logf("from the change to the page: %s", all)
+	testkit.WantBetween(t, "from the change to the page", slices.Max(all), 0, time.Second+slack)
+	tab.WantQuiet(server.url)
+}
+
+// noteScript notes the time at which a view first shows a text.
+const noteScript = `window.seen = new Promise((resolve) => {
+  const view = document.getElementById(%q);
+  const observer = new MutationObserver(() => {
+    if (!view.textContent.includes(%q)) return;
+    observer.disconnect();
+    resolve(Date.now());
+  });
+  observer.observe(view, {subtree: true, childList: true, characterData: true});
+}), 0`
+
+// withObjects returns kinds with another number of objects of the first. A state that the page reads is not changed.
+func withObjects(kinds []Kind, objects int) []Kind {
+	kinds = slices.Clone(kinds)
+	kinds[0].Objects = objects
+	return kinds
+}
+
+func testRestart(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	server := show(t, newProgram(wellState()), "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{})
+	openView(tab, server.url, "cluster")
+	title := tab.Eval("document.title").(string)
+	server.stop()
+	tab.Await("that podcount is lost", `document.querySelector("[role=alert]").innerText.includes("Lost podcount")`)
+	tab.Await("another title", fmt.Sprintf("document.title !== %q", title))
+	testkit.WantText(t, tab.Text("#connection"), "No word for", "tries again by itself")
+
+	next := wellState()
+	next.Host = "podcount-next"
+	show(t, newProgram(next), strings.TrimPrefix(server.url, "http://"))
+	tab.Await("that podcount is back", `document.querySelector("[role=alert]").innerText.includes("podcount is back")`)
+	tab.Await("the new process", `document.querySelector("#cluster").innerText.includes("podcount-next")`)
+	tab.Await("the title as before", fmt.Sprintf("document.title === %q", title))
+	for _, line := range tab.Console() {
+		if !strings.Contains(line, "net::ERR_CONNECTION_REFUSED") && !strings.Contains(line, "net::ERR_INCOMPLETE_CHUNKED") {
+			t.Errorf("the console says: %s", line)
+		}
+	}
+}
+
+func testNamesOnTheCluster(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	server := show(t, newProgram(badState()), "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{})
+	openView(tab, server.url, "cluster")
+	tab.Await("the names", fmt.Sprintf(`["#crowds", "#failing", "#kinds"].every((id) => {
+		const text = document.querySelector(id).textContent;
+		return text.includes(%q) && text.includes(%q);
+	})`, markup, longName))
+	wantNoMarkup(t, tab)
+	tab.WantQuiet(server.url)
+}
+
+func testNamesOnTheMachine(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	p := newProgram(wellState())
+	server := show(t, p, "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
+	openMachine(tab, server.url)
+	p.emitLife(markup, longName)
+	tab.Await("the names", fmt.Sprintf(`[%q, %q].every((name) =>
+		document.querySelector("#board").textContent.includes(name))`, markup, longName))
+	openDetails(tab, "[data-lane=cache] .chip")
+	testkit.WantText(t, tab.Text("#details"), markup)
+	wantNoMarkup(t, tab)
+	tab.WantQuiet(server.url)
+}
+
+// wantNoMarkup fails the test if a name has become an element, or was run.
+func wantNoMarkup(t *testing.T, tab *browser.Tab) {
+	t.Helper()
+	if got := tab.Eval(`document.querySelectorAll("main script, main img").length`); got != 0.0 {
+		t.Errorf("names have become %v elements", got)
+	}
+	if tab.Eval("typeof hacked") != "undefined" {
+		t.Error("a name has run as a script")
+	}
+}
+
+// testClusterLook checks the view of a program that does well, and then of one for which all goes wrong.
+func testClusterLook(t *testing.T, tab *browser.Tab) {
+	t.Parallel()
+	p := newProgram(wellState())
+	server := show(t, p, "127.0.0.1:0")
+	openView(tab, server.url, "cluster")
+	checkLook(t, tab, "a program that does well")
+	p.change(func(s *State) { *s = badState() })
+	tab.Await("the bad state", `document.querySelector("#cluster").textContent.includes("hacked")`)
+	checkLook(t, tab, "a program that does badly")
+	tab.WantQuiet(server.url)
+}
+
+// testMachineLook checks the machine with steps, and with the details of one.
+func testMachineLook(t *testing.T, tab *browser.Tab) {
+	t.Parallel()
+	p := newProgram(wellState())
+	server := show(t, p, "127.0.0.1:0")
+	openMachine(tab, server.url)
+	p.emitLife("default/web-1", longName)
+	tab.Await("the steps", `document.querySelectorAll(".chip").length > 3`)
+	openDetails(tab, "[data-lane=wire] .chip")
+	checkLook(t, tab, "a machine that works")
+	tab.WantQuiet(server.url)
+}
+
+// checkLook checks that the page is accessible, and that nobody has to scroll it sideways.
+func checkLook(t *testing.T, tab *browser.Tab, what string) {
+	t.Helper()
+	if wide := browser.Value[[]string](tab, tooWideScript); len(wide) > 0 {
+		t.Errorf("%s: these elements make the page too wide:\n%s", what, strings.Join(wide, "\n"))
+	}
+	t.Run(what+" is accessible", func(t *testing.T) {
+		for _, problem := range tab.Axe(t) {
+			t.Error(problem)
+		}
+	})
+}
+
+// tooWideScript returns the elements that go beyond the right border, if the page can be scrolled sideways.
+const tooWideScript = `(() => {
+  const width = document.documentElement.clientWidth;
+  if (document.documentElement.scrollWidth <= width) return [];
+  return [...document.body.querySelectorAll("*")]
+    .filter((element) => element.getBoundingClientRect().right > width)
+    .map((element) => element.outerHTML.slice(0, 150));
+})()`
+
+// testStepIsShownSoon emits steps at different moments, and lets the page note when it shows each.
+func testStepIsShownSoon(t *testing.T, chromium *browser.Browser) {
+	p := newProgram(wellState())
+	server := show(t, p, "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{})
+	openMachine(tab, server.url)
+	var all []time.Duration
+	for i := range 4 {
+		name := fmt.Sprintf("default/web-%d", i)
+		tab.Eval(fmt.Sprintf(noteScript, "machine", name))
+		emitted := time.Now()
+		p.trace.Emit(trace.Step{Point: trace.Change, Kind: "Pod", Key: name, Type: "added"})
+		seen := time.UnixMilli(int64(browser.Value[float64](tab, "seen")))
+		all = append(all, seen.Sub(emitted))
+	}
+	t.Logf("from the step to the page: %s", all)
+	testkit.WantBetween(t, "from the step to the page", slices.Max(all), 0, time.Second+slack)
+	tab.WantQuiet(server.url)
+}
+
+// openDetails opens a box. The display is paused first, so that the box does not move away.
+func openDetails(tab *browser.Tab, selector string) {
+	tab.Press("p")
+	tab.Click(selector)
+	tab.Await("the details", `!document.querySelector("#details").hidden`)
+}
+
+func testStepIsExplained(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	p := newProgram(wellState())
+	server := show(t, p, "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
+	openMachine(tab, server.url)
+	p.emitLife("default/web-1", "default/web-2")
+	tab.Await("the frame", `document.querySelector("[data-lane=wire] .chip")`)
+	openDetails(tab, "[data-lane=wire] .chip")
+	details := tab.Text("#details")
+	testkit.WantText(t, details, "default/web-1")
+	testkit.WantText(t, details, "browserhelpers_test.go", "emitLife") // the file and the function that emit it
+	testkit.WantText(t, details, "resourceVersion", "4711")            // from its bytes
+	tab.WantQuiet(server.url)
+}
+
+// testStepByStep uses the keyboard alone.
+func testStepByStep(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	p := newProgram(wellState())
+	server := show(t, p, "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
+	openMachine(tab, server.url)
+	goTo(t, tab, "Paused")
+	tab.Press("Space")
+	p.emitLife("default/web-1", "default/web-2")
+	tab.Await("that steps wait", `document.querySelector("#machine").innerText.includes("wait to be shown")`)
+	if got := tab.Eval(`document.querySelectorAll(".chip").length`); got != 0.0 {
+		t.Errorf("the paused display shows %v boxes", got)
+	}
+	goTo(t, tab, "Next step")
+	tab.Press("Enter")
+	tab.Await("one step", `document.querySelectorAll(".chip").length === 1`)
+	tab.Press("n")
+	tab.Await("another step", `document.querySelectorAll(".chip").length === 2`)
+
+	tab.Eval(`document.querySelector(".chip").focus()`)
+	tab.Press("Enter")
+	tab.Await("the details", `!document.querySelector("#details").hidden`)
+	tab.Press("Escape")
+	tab.Await("no details", `document.querySelector("#details").hidden`)
+	if focus := tab.Focus(); focus == nil || !strings.Contains(focus.Element, "chip") {
+		t.Errorf("the focus is on %v, not on the box that was opened", focus)
+	}
+	tab.WantQuiet(server.url)
+}
+
+// testReplay opens a file with a recorded history, as the simulator writes it.
+func testReplay(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "history.html")
+	text := pageWith(t, json.RawMessage(history))
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
+	tab.Open("file://" + file)
+	tab.Await("the replay", `!document.querySelector("#replay").hidden`)
+	testkit.WantText(t, tab.Text("#machine"), "seed 17", "faults", "podcount-0", "default/web-1", "Step 1 of 4")
+	goTo(t, tab, "Next fault")
+	tab.Press("Enter")
+	tab.Await("the fault", `document.querySelector("#machine").innerText.includes("Step 3 of 4")`)
+	walk(t, tab)
+	checkLook(t, tab, "a replay")
+	tab.WantQuiet("file://" + file)
+}
+
+// focusLimit is how often a test presses Tab at most.
+const focusLimit = 150
+
+// testClusterByKeyboard presses Tab until it has come round.
+func testClusterByKeyboard(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	server := show(t, newProgram(badState()), "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
+	openView(tab, server.url, "cluster")
+	walk(t, tab)
+}
+
+func testMachineByKeyboard(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	p := newProgram(wellState())
+	server := show(t, p, "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
+	openMachine(tab, server.url)
+	p.emitLife("default/web-1", "default/web-2")
+	tab.Await("the steps", `document.querySelectorAll(".chip").length > 3`)
+	tab.Press("p") // boxes stay while the display is paused
+	walk(t, tab)
+	openDetails(tab, "[data-lane=wire] .chip")
+	walk(t, tab)
+}
+
+// walk goes through all elements that the Tab key reaches. Each must show that it has the focus, and have a name; and
+// everything that people can operate must be among them.
+func walk(t *testing.T, tab *browser.Tab) {
+	t.Helper()
+	tab.Eval("window.reached = new Set(), 0")
+	for range focusLimit {
+		tab.Press("Tab")
+		focus := tab.Focus()
+		if focus == nil {
+			continue // the end of the page, after which its beginning comes
+		}
+		if tab.Eval("reached.size === reached.add(document.activeElement).size") == true {
+			break
+		}
+		if focus.Name == "" {
+			t.Errorf("%s has no name", focus.Element)
+		}
+		if !focus.IsOutlined {
+			t.Errorf("%s %q does not show that it has the focus", focus.Element, focus.Name)
+		}
+	}
+	if missed := browser.Value[[]string](tab, missedScript); len(missed) > 0 {
+		t.Errorf("the Tab key does not reach:\n%s", strings.Join(missed, "\n"))
+	}
+	testkit.WantBetween(t, "elements that the Tab key reaches", browser.Value[int](tab, "reached.size"), 6, focusLimit-1)
+}
+
+// missedScript returns the elements that people can operate, and that the Tab key has not reached. Of a group in which
+// arrows move the focus, one element is enough.
+const missedScript = `[...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex]")]
+  .filter((element) => element.checkVisibility({visibilityProperty: true}) && !element.disabled)
+  .filter((element) => element.tabIndex >= 0 && !reached.has(element))
+  .filter((element) => element.type !== "radio" || element.checked)
+  .map((element) => element.outerHTML.slice(0, 150))`
+
+// testKeyboardChooses chooses with Enter and with the space bar.
+func testKeyboardChooses(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	server := show(t, newProgram(wellState()), "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{})
+	openView(tab, server.url, "cluster")
+
+	goTo(t, tab, "Machine")
+	tab.Press("Enter")
+	tab.Await("the machine", `!document.querySelector("#machine").hidden && document.querySelector("#cluster").hidden`)
+	tab.Press("Shift+Tab")
+	tab.Press("Space")
+	tab.Await("the cluster", `document.querySelector("#machine").hidden && !document.querySelector("#cluster").hidden`)
+
+	light := background(tab)
+	goTo(t, tab, "Dark")
+	tab.Press("Space")
+	tab.Await("another theme", fmt.Sprintf("getComputedStyle(document.body).backgroundColor !== %q", light))
+	tab.Open(server.url)
+	if background(tab) == light {
+		t.Error("the page has forgotten the theme")
+	}
+	goTo(t, tab, "Light")
+	tab.Press("Enter")
+	tab.Await("the first theme", fmt.Sprintf("getComputedStyle(document.body).backgroundColor === %q", light))
+	tab.WantQuiet(server.url)
+}
+
+func background(tab *browser.Tab) string {
+	return tab.Eval("getComputedStyle(document.body).backgroundColor").(string)
+}
+
+// goTo presses Tab until an element has the focus whose name begins so.
+func goTo(t *testing.T, tab *browser.Tab, name string) {
+	t.Helper()
+	for range focusLimit {
+		tab.Press("Tab")
+		if focus := tab.Focus(); focus != nil && strings.HasPrefix(focus.Name, name) {
+			return
+		}
+	}
+	t.Fatalf("the Tab key does not reach %q", name)
+}
