@@ -138,6 +138,8 @@ func (f *fixture) get(t *testing.T, path string, headers ...string) answer {
 	t.Helper()
 	resp := f.request(t, path, headers...)
 	defer resp.Body.Close()
+	giveUp := time.AfterFunc(20*time.Second, func() { resp.Body.Close() }) // it is a stream
+	defer giveUp.Stop()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Error(err)
