@@ -959,7 +959,14 @@ func (r *Reflector[T]) emit(step trace.Step) {
 
 // emitFrame emits the step of a frame that has arrived.
 func (r *Reflector[T]) emitFrame(event WatchEvent[T], frame []byte, isProtobuf bool) {
-	step := trace.Step{Point: trace.Frame, Kind: r.kind.Name, Type: event.Type, Bytes: frame, IsProtobuf: isProtobuf}
+	step := trace.Step{
+		Point:      trace.Frame,
+		Kind:       r.kind.Name,
+		Type:       event.Type,
+		Size:       len(frame),
+		Bytes:      trace.Mask(frame, isProtobuf),
+		IsProtobuf: isProtobuf,
+	}
 	if event.Status != nil {
 		step.Text = event.Status.Message
 	} else {
