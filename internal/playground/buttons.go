@@ -63,8 +63,8 @@ func (p *playground) pressButton(name string) (number int, err error) {
 	return 0, errNoButton
 }
 
-// measure does what the button of a press does. Meanwhile the cluster does not scale web by itself, so that the numbers in the
-// report come from the button.
+// measure does what the button of a press does. Meanwhile the cluster does not scale web by itself, so that the numbers
+// in the report come from the button.
 func (p *playground) measure(r *press) error {
 	if err := p.use(func(c *cluster) { c.measurements++ }); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (p *playground) followLabel(r *press, before string, since time.Time, event
 	if after := p.label(); after != before {
 		r.say("The label went from %s to %s, %s after %s.", before, after, took, event)
 	} else {
-		r.say("The label still says %s, which is right again, %s after %s.", after, took, event)
+		r.say("The label still says %s, and that is the truth, %s after %s.", after, took, event)
 	}
 	r.say("podcount sent %s.", p.requests(since))
 	return nil

@@ -35,7 +35,18 @@ func (p *playground) addPod(r *press) error {
 	if err := p.growWeb(r); err != nil {
 		return err
 	}
-	return p.followLabel(r, before, since, "the pod was created", 0)
+	return p.followPods(r, before, since, "the pod was created")
+}
+
+// followPods is followLabel for a change of the number of pods. If the label stays the same, it says why.
+func (p *playground) followPods(r *press, before string, since time.Time, event string) error {
+	if err := p.followLabel(r, before, since, event, 0); err != nil {
+		return err
+	}
+	if p.label() == before {
+		r.say("Other pods have come or gone at the same time.")
+	}
+	return nil
 }
 
 // growWeb adds one pod to web at once.
@@ -59,8 +70,8 @@ func podLessButton() *button {
 		name:  "pod-less",
 		label: fixed("One pod less"),
 		expect: func(p *playground) string {
-			return "A pod is deleted. Its kubelet stops it within about a second, and as long as the pod exists, it counts. " +
-				"Then the label shrinks by one; " + withinInterval(p) + "."
+			return "A pod is deleted. Its kubelet stops it within about a second, and as long as the pod exists, it " +
+				"counts. Then the label shrinks by one; " + withinInterval(p) + "."
 		},
 		act: (*playground).removePod,
 	}
@@ -94,7 +105,7 @@ func (p *playground) removePod(r *press) error {
 		return fmt.Errorf("the pod %s is still there", names[0])
 	}
 	r.say("It was gone after %s.", rounded(time.Since(began)))
-	return p.followLabel(r, before, time.Now(), "that", 0)
+	return p.followPods(r, before, time.Now(), "that")
 }
 
 // waveSize is the number of pods in a wave.
@@ -159,8 +170,8 @@ func otherWriterButton() *button {
 		name:  "other-writer",
 		label: fixed("Another writer's label"),
 		expect: func(p *playground) string {
-			return "Somebody else writes a wrong number to the label. podcount sees that at once, waits a second so that two " +
-				"writers do not race each other, and puts it right. But " + withinInterval(p) + "."
+			return "Somebody else writes a wrong number to the label. podcount sees that at once, waits a second so " +
+				"that two writers do not race each other, and puts it right. But " + withinInterval(p) + "."
 		},
 		act: (*playground).overwriteLabel,
 	}

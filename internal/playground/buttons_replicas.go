@@ -19,9 +19,9 @@ func restartButton() *button {
 		name:     "restart",
 		disturbs: true,
 		label:    fixed("Restart podcount"),
-		expect: fixed("podcount stops and gives its Lease back. Then it starts with empty caches, lists everything, is " +
-			"elected, and works. That takes about two seconds. It writes no label that is right already. This page says " +
-			"that it has lost podcount, and finds it again."),
+		expect: fixed("podcount stops and gives its Lease back. Then it starts with empty caches, lists everything, " +
+			"is elected, and works. That takes about two seconds. It writes no label that is right already. This " +
+			"page says that it has lost podcount, and finds it again."),
 		act: (*playground).restart,
 	}
 }
@@ -126,18 +126,19 @@ func secondReplicaButton() *button {
 		},
 		expect: func(p *playground) string {
 			if p.hasSecondReplica() {
-				return "The leader stops and gives its Lease back. The other replica, whose caches are warm, sees that within " +
-					"about two seconds, and leads. The page moves to it. Then the old leader is started again, and waits."
+				return "The leader stops and gives its Lease back. The other replica, whose caches are warm, sees " +
+					"that within about two seconds, and leads. The page moves to it. Then the old leader is started " +
+					"again, and waits."
 			}
-			return "A second podcount starts with the same flags. It fills its caches, and waits, because the first one " +
-				"renews its Lease. It writes nothing. Then this button stops the leader."
+			return "A second podcount starts with the same flags. It fills its caches, and waits, because the first " +
+				"one renews its Lease. It writes nothing. Then this button stops the leader."
 		},
 		whyNot: func(p *playground) string {
 			if p.flags.hasElection() {
 				return ""
 			}
-			return "podcount runs without -leader-elect, so that two of them would both write: leave out the flags that you " +
-				"gave about that"
+			return "podcount runs without -leader-elect, so that two of them would both write: leave out the flags " +
+				"that you gave about that"
 		},
 		act: func(p *playground, r *press) error {
 			if p.hasSecondReplica() {
@@ -169,7 +170,7 @@ func (p *playground) startSecond(r *press) error {
 	if err := p.awaitCaches(r, second, since); err != nil {
 		return err
 	}
-	defer p.publishButtons()
+	p.publishButtons()
 	if err := r.wait(lookTime); err != nil {
 		return err
 	}
@@ -185,6 +186,9 @@ func (p *playground) stopLeader(r *press) error {
 	old := p.leader()
 	if old == nil {
 		return errors.New("no replica leads now")
+	}
+	if err := p.settle(); err != nil {
+		return err
 	}
 	before := p.label()
 	if err := p.stopReplica(r, old); err != nil {

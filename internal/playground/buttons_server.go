@@ -16,9 +16,9 @@ func killServerButton() *button {
 		disturbs: true,
 		label:    fixed("Kill the server"),
 		expect: func(p *playground) string {
-			return fmt.Sprintf("The server is gone for %s, and a pod comes meanwhile. podcount tries again after pauses "+
-				"that double. When the server is back, podcount continues its watches where they ended, without a list. "+
-				"That may take as long as the outage, and some seconds.", seconds(p.pauses.away)) +
+			return fmt.Sprintf("The server is gone for %s, and a pod comes meanwhile. podcount tries again after "+
+				"pauses that double. When the server is back, podcount continues its watches where they ended, "+
+				"without a list. That may take as long as the outage, and some seconds.", seconds(p.pauses.away)) +
 				p.warnOfLostLease(p.pauses.away)
 		},
 		act: (*playground).killServer,
@@ -72,9 +72,9 @@ func expireHistoryButton() *button {
 		name:     "expire-history",
 		disturbs: true,
 		label:    fixed("Expire the history"),
-		expect: fixed("The server breaks all watches and forgets its history, in which a pod came. So no watch will ever " +
-			"report that pod. podcount asks for what happened since its last version, hears 410 Expired, and lists " +
-			"again. The label is right within a few seconds."),
+		expect: fixed("The server breaks all watches and forgets its history, in which a pod came. So no watch will " +
+			"ever report that pod. podcount asks for what happened since its last version, hears 410 Expired, and " +
+			"lists again. The label is right within a few seconds."),
 		act: (*playground).expireHistory,
 	}
 }
@@ -112,9 +112,9 @@ func loseEventButton() *button {
 		disturbs: true,
 		label:    fixed("Lose an event"),
 		expect: func(p *playground) string {
-			return fmt.Sprintf("A pod is gone, but the server forgets to tell the watches. podcount cannot know, so its label "+
-				"is one too high. In a cluster, the next list or the hourly audit mends that. Here, the server forgets "+
-				"its history %s later, so that podcount must list again.", seconds(p.pauses.wrong))
+			return fmt.Sprintf("A pod is gone, but the server forgets to tell the watches. podcount cannot know, so "+
+				"its label is one too high. In a cluster, the next list or the hourly audit mends that. Here, the "+
+				"server forgets its history %s later, so that podcount must list again.", seconds(p.pauses.wrong))
 		},
 		act: (*playground).loseEvent,
 	}
@@ -191,9 +191,10 @@ func halfOpenButton() *button {
 		disturbs: true,
 		label:    fixed("Half-open connection"),
 		expect: func(p *playground) string {
-			return "All connections stay open, but nothing passes any more, and a pod comes. Nobody gets an error. After 30 s " +
-				"of silence, podcount sends an HTTP/2 ping, and it waits 15 s for the answer. So it notices after 45 s, " +
-				"connects again, and continues its watches without a list. Without HTTP/2, it would notice after 150 s." +
+			return "All connections stay open, but nothing passes any more, and a pod comes. Nobody gets an error. " +
+				"After 30 s of silence, podcount sends an HTTP/2 ping, and it waits 15 s for the answer. So it " +
+				"notices after 45 s, connects again, and continues its watches without a list. Without HTTP/2, it " +
+				"would notice after 150 s." +
 				p.warnOfLostLease(pingLimit)
 		},
 		act: (*playground).silenceConnections,
@@ -233,8 +234,8 @@ func slowServerButton() *button {
 		disturbs: true,
 		label:    fixed("Slow server"),
 		expect: func(p *playground) string {
-			return fmt.Sprintf("For %s, each answer takes %s, and a pod comes. Watches that are open still report at once. "+
-				"So the label changes with a delay of %s, and podcount does not send the patch twice.",
+			return fmt.Sprintf("For %s, each answer takes %s, and a pod comes. Watches that are open still report at "+
+				"once. So the label changes %s later than usual, and podcount does not send the patch twice.",
 				seconds(p.pauses.slow), seconds(slowness), seconds(slowness))
 		},
 		act: (*playground).slowDown,
@@ -265,6 +266,7 @@ func (p *playground) slowDown(r *press) error {
 	if err := r.wait(time.Until(began.Add(p.pauses.slow))); err != nil {
 		return err
 	}
-	r.say("The server is fast again, after %s and %s.", rounded(time.Since(began)), counted(fault.Used(), "slow answer"))
+	answers := counted(fault.Used(), "slow answer")
+	r.say("The server is fast again, after %s and %s.", rounded(time.Since(began)), answers)
 	return nil
 }

@@ -144,8 +144,9 @@ func TestPlaygroundEndsWithPodcount(t *testing.T) {
 		testkit.WantNumber(t, "the exit code of "+row.program, code, 1)
 		testkit.WantText(t, stderr.String(), row.want)
 		file := filepath.Join(dir, "playground.kubeconfig")
-		testkit.WantText(t, stdout.String(), "podcount runs against it: "+row.program+" -kubeconfig "+file+" -page 127.0.0.1:",
-			" -leader-elect ", " -v 2\n", "Look at it in a browser: http://127.0.0.1:")
+		command := row.program + " -kubeconfig " + file + " -page 127.0.0.1:"
+		testkit.WantText(t, stdout.String(), "podcount runs against it: "+command, " -leader-elect ", " -v 2\n",
+			"Look at it in a browser: http://127.0.0.1:")
 		if _, err := os.Stat(file); !os.IsNotExist(err) {
 			t.Errorf("the kubeconfig was not removed: %v", err)
 		}

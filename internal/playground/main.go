@@ -104,8 +104,8 @@ func (p *playground) introduce(first *replica, page string) {
 	fmt.Fprint(p.out, howToDisturb())
 }
 
-// live lets the cluster live, and does what signals and buttons ask for, until the playground ends. This goroutine alone
-// uses the cluster.
+// live lets the cluster live, and does what signals and buttons ask for, until the playground ends. This goroutine
+// alone uses the cluster.
 func (p *playground) live(stops, disturbances <-chan os.Signal) error {
 	life := time.NewTicker(pace)
 	defer life.Stop()

@@ -10,7 +10,8 @@ import (
 func TestPageIsOnlyForThisMachine(t *testing.T) {
 	t.Parallel()
 	g := startGround(t)
-	for _, host := range []string{"evil.example", "evil.example:8081", "192.0.2.1:8081", "localhost.evil.example", "::2"} {
+	foreign := []string{"evil.example", "evil.example:8081", "192.0.2.1:8081", "localhost.evil.example", "::2"}
+	for _, host := range foreign {
 		g.wantAnswer(http.StatusForbidden, "only for 127.0.0.1", "GET", "/", "Host", host)
 		g.wantAnswer(http.StatusForbidden, "only for 127.0.0.1", "POST", "/playground/pod-more", "Host", host)
 	}

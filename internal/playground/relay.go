@@ -48,17 +48,6 @@ func (r *relay) silence() (n int) {
 	return len(r.pairs)
 }
 
-// breakSilent breaks the connections that are half-open. Both ends get an error then.
-func (r *relay) breakSilent() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for pair := range r.pairs {
-		if pair.isSilent {
-			pair.close()
-		}
-	}
-}
-
 // close stops listening, and breaks all connections.
 func (r *relay) close() {
 	r.listener.Close()

@@ -191,16 +191,6 @@ func (rs *replicas) shown() *replica {
 	return found
 }
 
-// other returns the replica that is not this one, or nil if there is only one.
-func (rs *replicas) other(than *replica) *replica {
-	for _, r := range rs.list() {
-		if r != than {
-			return r
-		}
-	}
-	return nil
-}
-
 // freeAddress returns a HOST:PORT of 127.0.0.1 on which nobody listens.
 func freeAddress() (string, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
