@@ -134,7 +134,8 @@ func arguments(home string) []string {
 		"--disable-breakpad",
 		"--disable-crash-reporter",
 		"--disable-gpu",
-		"--disable-dev-shm-usage", // containers have little of it
+		"--disable-features=SpareRendererForSitePerProcess", // it would be a second process for each tab
+		"--disable-dev-shm-usage",                           // containers have little of it
 		"--password-store=basic",
 		"--hide-scrollbars",
 		"--force-color-profile=srgb",

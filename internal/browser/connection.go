@@ -14,7 +14,7 @@ import (
 const callLimit = time.Minute
 
 // errEnded says that Chromium has closed its end of the pipe.
-var errEnded = errors.New("Chromium has ended")
+var errEnded = errors.New("the browser has ended")
 
 // connection speaks the Chrome DevTools Protocol through two pipes: JSON messages, each ended by a zero byte.
 type connection struct {
