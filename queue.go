@@ -103,6 +103,7 @@ func (q *Queue[K]) AddAfter(key K, d time.Duration) {
 func (q *Queue[K]) Get() (key K, ok bool) {
 	select {
 	case key = <-q.out:
+		q.emit(key, trace.Step{Point: trace.Taken}) // here, so that it precedes the steps of the worker
 		return key, true
 	case <-q.ended:
 		return key, false
@@ -120,11 +121,11 @@ func (q *Queue[K]) Done(key K, result Result, err error) {
 		if err == nil {
 			item.failures = 0
 			item.lastErr = nil
-			q.emit(item, trace.Step{Point: trace.Done, Took: took, Wait: result.RequeueAfter})
+			q.emit(key, trace.Step{Point: trace.Done, Took: took, Wait: result.RequeueAfter})
 		} else {
 			q.backOff(item, result.RetryAfter, err)
 			wait := time.Until(item.notBefore)
-			q.emit(item, trace.Step{Point: trace.Retried, Took: took, Wait: wait, Text: err.Error(), Count: item.failures})
+			q.emit(key, trace.Step{Point: trace.Retried, Took: took, Wait: wait, Text: err.Error(), Count: item.failures})
 		}
 	}, key)
 	if err == nil && result.RequeueAfter > 0 {
@@ -381,7 +382,7 @@ func (q *Queue[K]) makeReady(item *queueItem[K], now time.Time) {
 	item.isUrgent = q.options.IsUrgent(item.key)
 	q.lineOf(item).add(item)
 	q.options.Metrics.Count("workqueue_adds_total", q.options.Name)
-	q.emit(item, trace.Step{Point: trace.Added, Count: q.countReady()})
+	q.emit(item.key, trace.Step{Point: trace.Added, Count: q.countReady()})
 }
 
 // makeUrgent moves a key that is ready from the ordinary line to the urgent one.
@@ -404,7 +405,6 @@ func (q *Queue[K]) startWork(item *queueItem[K]) {
 	item.stage = stageWorking
 	item.stageBegan = q.lastGetAt
 	item.dirty = false
-	q.emit(item, trace.Step{Point: trace.Taken})
 	q.logStep("get", item)
 }
 
@@ -461,12 +461,12 @@ func (q *Queue[K]) describeStuckLine(limit time.Duration) string {
 }
 
 // emit emits a step of a key for the trace. It adds what all steps of keys have in common.
-func (q *Queue[K]) emit(item *queueItem[K], step trace.Step) {
+func (q *Queue[K]) emit(key K, step trace.Step) {
 	if !q.options.Trace.IsOn() {
 		return // This saves building the text of the key.
 	}
 	step.Controller = q.options.Name
-	step.Key = fmt.Sprint(item.key)
+	step.Key = fmt.Sprint(key)
 	q.options.Trace.EmitFor(1, step)
 }
 

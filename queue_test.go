@@ -243,9 +243,10 @@ func TestQueueEmitsTheStepsOfAKey(t *testing.T) {
 		})
 		q := NewQueue(t.Context(), options)
 		q.Add("a")
-		q.Done(getReady(q), Result{}, errors.New("refused"))
-		testkit.Pass(2 * time.Second)
-		done(q, getReady(q))
+		for _, err := range []error{errors.New("refused"), nil} {
+			key, _ := q.Get()
+			q.Done(key, Result{}, err)
+		}
 		synctest.Wait()
 		want := []string{
 			"added test a ",

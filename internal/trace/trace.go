@@ -61,7 +61,8 @@ type Step struct {
 	Took    time.Duration `json:"took,omitempty"`  // how long the step took, in nanoseconds
 	Count   int           `json:"count,omitempty"` // the number of objects of a list, or of keys that are ready
 
-	// Bytes are the first bytes of a frame, as Mask returns it, or of a patch, at most ByteLimit. Size is the whole length.
+	// Bytes are the first bytes of a frame, as Mask returns it, or of a patch: at most ByteLimit. Size is the number of
+	// all bytes.
 	Bytes      []byte `json:"bytes,omitempty"`
 	Size       int    `json:"size,omitempty"`
 	IsProtobuf bool   `json:"protobuf,omitempty"` // else the bytes are JSON
