@@ -112,6 +112,7 @@ var all = []struct {
 	{"events are posted, and repeated ones are counted", eventsAreCounted},
 	{"Counts follow their pods", countsFollowPods},
 	{"-dry-run reports, -once writes, -prune removes", onceAndPrune},
+	{"the page shows a pod, step by step", pageShowsPods},
 	{"an unknown field selector is wrong usage", unknownFieldSelector},
 
 	{"a wrong token is named and the right one picked up", wrongToken},
