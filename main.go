@@ -138,13 +138,14 @@ func run(
 func connectAndRun(
 	ctx context.Context, o *options.Options, getenv func(string) string, out *logging.Outputs, dial kube.Dialer,
 ) error {
+	tel := newTelemetry(out, trace.FromContext(ctx))
 	cfg, err := kubeconfig.Load(ctx, kubeconfig.Options{
 		Kubeconfig: o.Kubeconfig,
 		Context:    o.Context,
 		Master:     o.Master,
 		Names:      kubeconfig.OptionNames{Kubeconfig: "-kubeconfig", Context: "-context", Master: "-master"},
 		Getenv:     getenv,
-		Log:        out.Log,
+		Log:        tel.log,
 	})
 	wasStopped := err != nil && ctx.Err() != nil // while Load waited for a file
 	if wasStopped && o.Once {
@@ -157,7 +158,6 @@ func connectAndRun(
 		return options.UsageError{Err: err}
 	}
 	defer cfg.Close()
-	tel := newTelemetry(out, trace.FromContext(ctx))
 	client := newClient(o, cfg, dial, tel)
 	tel.log.Info("podcount starts", "version", version, "server", cfg.Server.Redacted(), "from", cfg.Source)
 
@@ -403,10 +403,15 @@ func (c *Controller) backlogged() (n int) {
 // recoverPanic turns a panic into an error, because a bug in one controller must not stop the others. Defer it.
 func (c *Controller) recoverPanic(err *error) {
 	if p := recover(); p != nil {
-		*err = fmt.Errorf("panic: %v", p)
+		*err = panicError{p}
 		c.panics.Report(*err)
 	}
 }
+
+// panicError is the error that a panic becomes.
+type panicError struct{ value any }
+
+func (e panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
 // callReconcile calls Reconcile, and turns a panic into an error.
 func (c *Controller) callReconcile(ctx context.Context, key Key) (result Result, err error) {
@@ -1355,7 +1360,7 @@ type manager struct {
 	recorder *events.Recorder
 	life     *process.Lifetime
 	started  time.Time
-	server   string // the URL of the API server, without a password
+	server   string // the URL of the API server; a password in it is hidden
 
 	// The caches. Each one runs if an active controller watches it.
 	pods   *Reflector[*Pod]
@@ -1369,6 +1374,8 @@ type manager struct {
 	election  *leader.Election // nil without -leader-elect
 	leading   chan struct{}    // closed once this replica leads
 	electedAt time.Time        // when leading was closed
+
+	hasLostLease atomic.Bool // this replica led, and has lost the Lease
 
 	// setUp sets these fields.
 	active  []*Controller                  // the controllers that -controllers switches on
@@ -1464,9 +1471,10 @@ func (m *manager) joinElection(ownNamespace string) {
 		ReleaseTimeout: releaseTimeout,
 		Log:            m.log,
 		OnLost: func(err error) {
-			m.emitLease("lost")
 			m.life.StopWith(err)
 			m.life.CutRequests(err)
+			m.hasLostLease.Store(true)
+			m.emitLease("lost")
 		},
 	})
 	m.client.SetPermit(m.election)
@@ -1573,7 +1581,10 @@ func (m *manager) campaign(resigned context.Context) {
 		m.emitLease("acquired")
 		lead()
 	})
-	m.emitLease("ended")
+	hasLed := background.IsClosed(m.leading)
+	if hasLed && !m.hasLostLease.Load() {
+		m.emitLease("released")
+	}
 }
 
 // emitLease emits a step about the election for the trace.
@@ -1904,11 +1915,12 @@ func (m *manager) summarizeController(c *Controller) {
 
 // serve starts the server of -listen. The caller must close it.
 func (m *manager) serve() (*listen.Server, error) {
-	server, err := m.startServer("-listen "+m.options.Listen, m.options.Listen, m.pages())
-	if err == nil {
-		m.log.Info("listening", "on", server.Addr())
+	server, err := m.startServer("-listen", m.options.Listen, m.pages())
+	if err != nil {
+		return nil, err
 	}
-	return server, err
+	m.log.Info("listening", "on", server.Addr())
+	return server, nil
 }
 
 // servePage starts the server of -page. The caller must close it.
@@ -1924,7 +1936,7 @@ func (m *manager) servePage() (*listen.Server, error) {
 		TokenFile: m.options.PageTokenFile,
 		Log:       m.log,
 	})
-	server, err := m.startServer("-page "+m.options.Page, m.options.Page, p.Handler())
+	server, err := m.startServer("-page", m.options.Page, p.Handler())
 	if err != nil {
 		return nil, err
 	}
@@ -1938,11 +1950,11 @@ func (m *manager) servePage() (*listen.Server, error) {
 func (m *manager) startServer(flag, address string, handler http.Handler) (*listen.Server, error) {
 	server, err := listen.Listen(m.life.Stop, address, handler, m.log)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
+		return nil, fmt.Errorf("%s %s: %w", flag, address, err)
 	}
 	go func() {
 		if err := server.Serve(); err != nil {
-			m.life.StopWith(fmt.Errorf("%s: %w", flag, err))
+			m.life.StopWith(fmt.Errorf("%s %s: %w", flag, address, err))
 		}
 	}()
 	return server, nil
@@ -2016,14 +2028,16 @@ func (m *manager) state() page.State {
 	for cache := range m.watched {
 		s.Kinds = append(s.Kinds, m.kindState(cache))
 	}
+	// sort.Slice, here and elsewhere, because each kind of slice that slices.SortFunc sorts adds 15 kB to the binary.
 	sort.Slice(s.Kinds, func(i, j int) bool { return s.Kinds[i].Name < s.Kinds[j].Name })
 	for _, c := range m.active {
-		s.Controllers = append(s.Controllers, c.state())
+		s.Controllers = append(s.Controllers, m.controllerState(c))
 	}
 	return s
 }
 
-// mode names the flags that make podcount do something else than usual.
+// mode names the flag that makes podcount do something else than usual. If there are several, a dry run is the most
+// important one, because it writes nothing.
 func (m *manager) mode() string {
 	switch {
 	case m.options.DryRun:
@@ -2061,26 +2075,24 @@ func (m *manager) kindState(cache anyReflector) page.Kind {
 	return kind
 }
 
-// maxFailingKeys is how many of a controller's failing keys the page shows.
-const maxFailingKeys = 20
-
-// state returns the state of a controller, for the page.
-func (c *Controller) state() page.Controller {
+// controllerState returns the state of a controller, for the page.
+func (m *manager) controllerState(c *Controller) page.Controller {
 	queue := c.queue.State()
 	state := page.Controller{
 		Name:         c.Name,
 		HasBegun:     background.IsClosed(c.begun),
+		Waits:        m.whatDelays(c),
 		Ready:        queue.Ready,
 		Waiting:      queue.Waiting,
 		Working:      []page.Work{},
 		Failing:      []page.FailingKey{},
-		FailingCount: len(queue.Failing),
+		FailingCount: queue.FailingCount,
 	}
-	for key, time := range queue.Working {
-		state.Working = append(state.Working, page.Work{Key: key, Seconds: time.Seconds()})
+	for key, took := range queue.Working {
+		state.Working = append(state.Working, page.Work{Key: key, Seconds: took.Seconds()})
 	}
 	sort.Slice(state.Working, func(i, j int) bool { return state.Working[i].Key < state.Working[j].Key })
-	for _, failing := range queue.Failing[:min(len(queue.Failing), maxFailingKeys)] {
+	for _, failing := range queue.Failing {
 		state.Failing = append(state.Failing, page.FailingKey{
 			Key:      failing.Key,
 			Since:    failing.Since,
@@ -2093,8 +2105,36 @@ func (c *Controller) state() page.Controller {
 	return state
 }
 
+// whatDelays says what a controller waits for before it begins. It returns "" if the controller has begun.
+func (m *manager) whatDelays(c *Controller) string {
+	if background.IsClosed(c.begun) {
+		return ""
+	}
+	var incomplete []string
+	for cache := range c.watched {
+		state := cache.State()
+		if state.IsAbsent {
+			return cache.Kind() + " to be installed"
+		}
+		if !state.IsReady {
+			incomplete = append(incomplete, cache.Kind())
+		}
+	}
+	if len(incomplete) > 0 {
+		slices.Sort(incomplete)
+		return "the first complete list of " + strings.Join(incomplete, " and ")
+	}
+	if !background.IsClosed(m.leading) {
+		return "its turn to lead"
+	}
+	return "the confirmation of its caches"
+}
+
 // adviceFor says what a person can do about the error of a reconcile.
 func adviceFor(err error) string {
+	if errors.As(err, new(panicError)) {
+		return "This is a bug in the controller. The log has the stack."
+	}
 	if errors.Is(err, errStripped) {
 		return "Find out what removes the value: a mutating webhook, a MutatingAdmissionPolicy or the schema of the CRD."
 	}
@@ -2153,7 +2193,7 @@ func (m *manager) countsOf(metric, kind string) map[string]int {
 func (m *manager) newSampler() func() page.Sample {
 	var lastEvents, lastWrites int
 	return func() page.Sample {
-		sample := page.Sample{At: time.Now(), Pods: -1}
+		sample := page.Sample{Pods: -1}
 		if background.IsClosed(m.pods.Synced()) {
 			sample.Pods = m.pods.Len()
 		}
@@ -2167,10 +2207,10 @@ func (m *manager) newSampler() func() page.Sample {
 	}
 }
 
-// pageFlags returns the values of all flags, for /flagz.
+// pageFlags returns the flags that matter while podcount runs, for /flagz.
 func (m *manager) pageFlags() (flags []page.Flag) {
 	for _, f := range m.options.Flags {
-		flags = append(flags, page.Flag{Name: f.Name, Value: f.Value})
+		flags = append(flags, page.Flag(f))
 	}
 	return flags
 }

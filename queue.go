@@ -164,8 +164,13 @@ type QueueState struct {
 	Ready   int                      // the number of keys that wait for a worker
 	Waiting int                      // the number of keys that wait for their time, although they have not failed
 	Working map[string]time.Duration // how long a worker has had each key
-	Failing []FailingKey             // the keys whose last reconcile has failed; those that fail for longest come first
+
+	FailingCount int          // the number of keys whose last reconcile has failed
+	Failing      []FailingKey // at most maxFailingKeys of them; those that fail for longest come first
 }
+
+// maxFailingKeys is how many failing keys State describes.
+const maxFailingKeys = 20
 
 // FailingKey is a key whose last reconcile has failed.
 type FailingKey struct {
@@ -182,6 +187,7 @@ func (q *Queue[K]) State() (state QueueState) {
 		state.Keys = len(q.items)
 		state.Ready = q.countReady()
 		state.Working = map[string]time.Duration{}
+		var failing []*queueItem[K]
 		for key, item := range q.items {
 			isFailing := item.lastErr != nil
 			if item.stage == stageWorking {
@@ -191,12 +197,22 @@ func (q *Queue[K]) State() (state QueueState) {
 				state.Waiting++
 			}
 			if isFailing {
-				state.Failing = append(state.Failing, item.describeFailure())
+				failing = append(failing, item)
 			}
 		}
+		state.FailingCount = len(failing)
+		state.Failing = describeFailures(failing)
 	})
-	sort.Slice(state.Failing, func(i, j int) bool { return state.Failing[i].Since.Before(state.Failing[j].Since) })
 	return state
+}
+
+// describeFailures describes those of the items that fail for longest.
+func describeFailures[K comparable](items []*queueItem[K]) (failing []FailingKey) {
+	sort.Slice(items, func(i, j int) bool { return items[i].failingSince.Before(items[j].failingSince) })
+	for _, item := range items[:min(len(items), maxFailingKeys)] {
+		failing = append(failing, item.describeFailure())
+	}
+	return failing
 }
 
 // SetGauges updates the queue's gauges in Metrics. Call it before each scrape.
@@ -204,9 +220,9 @@ func (q *Queue[K]) SetGauges() {
 	state := q.State()
 	total := 0.0
 	longest := 0.0
-	for _, time := range state.Working {
-		total += time.Seconds()
-		longest = max(longest, time.Seconds())
+	for _, took := range state.Working {
+		total += took.Seconds()
+		longest = max(longest, took.Seconds())
 	}
 	q.options.Metrics.Set(float64(state.Ready), "workqueue_depth", q.options.Name)
 	q.options.Metrics.Set(total, "workqueue_unfinished_work_seconds", q.options.Name)

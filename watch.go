@@ -963,7 +963,7 @@ func (r *Reflector[T]) emitFrame(event WatchEvent[T], frame []byte, isProtobuf b
 		Point:      trace.Frame,
 		Kind:       r.kind.Name,
 		Type:       event.Type,
-		Size:       len(frame),
+		Size:       int(event.end - event.start),
 		Bytes:      trace.Mask(frame, isProtobuf),
 		IsProtobuf: isProtobuf,
 	}
@@ -1166,7 +1166,7 @@ var watchPolicies = map[watchOutcome]watchPolicy{
 	// The version is still good, so the watch can resume when the server is available again.
 	watchUnavailable: {
 		name:    "unavailable",
-		meaning: "The server could not be reached, or is overloaded. podcount resumes the watch when it answers.",
+		meaning: "The watch could not be opened: the error says why. podcount tries again, and resumes it.",
 		problem: "cannot watch",
 	},
 

@@ -60,11 +60,15 @@ func PauseBetweenComplaints(err error) time.Duration {
 	return time.Minute
 }
 
-// Advice says, in a sentence, what a person can do about the error of a request. Errors name missing permissions and the
-// like themselves, so the advice only says where to look.
+// Advice says, in a sentence or two, what a person can do about the error of a request. Errors name missing permissions
+// and the like themselves, so the advice only says where to look. Without an error, it is "".
 func Advice(err error) string {
 	status := StatusOf(err)
 	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, io.EOF) || errors.As(err, new(wire.GarbageError)):
+		return "Find out what ends or garbles the connection: a proxy, or the API server. podcount retries by itself."
 	case status.Code == http.StatusUnauthorized:
 		return "Give podcount a credential that this cluster accepts. It reads changed files by itself."
 	case status.Code == http.StatusForbidden:

@@ -155,6 +155,9 @@ func TestEveryErrorHasAdviceOfItsOwn(t *testing.T) {
 		known[advice] = code
 	}
 	testkit.WantText(t, Advice(errors.New("connection refused")), "the network")
+	testkit.WantText(t, Advice(fmt.Errorf("watch pods: %w", io.EOF)), "what ends or garbles the connection")
+	testkit.WantText(t, Advice(wire.Garbage(errors.New("no type"))), "what ends or garbles the connection")
+	testkit.WantEqual(t, "the advice without an error", Advice(nil), "")
 }
 
 func TestRetryAfterIsAtMostAnHour(t *testing.T) {

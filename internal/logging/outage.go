@@ -91,9 +91,8 @@ func (o *Outage) GiveUp(part string) {
 
 // Problem is what fails at present.
 type Problem struct {
-	Text  string    // the problem and the error of the newest failure
-	Err   error     // that error; nil if the failure has none
-	Since time.Time // when the part that fails for longest has begun to fail
+	Text string // the problem and the error of the newest failure
+	Err  error  // that error; nil if the failure has none
 }
 
 // Problem returns the newest failure of the parts that fail now. isFailing is false if all of them work.
@@ -104,9 +103,6 @@ func (o *Outage) Problem() (now Problem, isFailing bool) {
 	for _, part := range o.state.failing {
 		if newest == nil || part.at.After(newest.at) {
 			newest = part
-		}
-		if now.Since.IsZero() || part.since.Before(now.Since) {
-			now.Since = part.since
 		}
 	}
 	if newest == nil {

@@ -32,10 +32,10 @@ func History(w io.Writer, history any) error {
 		return err
 	}
 	beforeTitle, rest, hasTitle := strings.Cut(html, "<title>")
-	styles, rest, hasBody := strings.Cut(rest, "</head>")
+	styles, rest, hasHeadEnd := strings.Cut(rest, "</head>")
 	elements, rest, hasScript := strings.Cut(rest, "<script")
 	functions, rest, hasStart := strings.Cut(rest, startOfLive)
-	if !hasTitle || !hasBody || !hasScript || !hasStart {
+	if !hasTitle || !hasHeadEnd || !hasScript || !hasStart {
 		return errors.New("the page has no place for the history")
 	}
 	for _, part := range []string{

@@ -27,10 +27,10 @@ const (
 type hub struct {
 	trace *trace.Trace
 
-	steps     chan trace.Step // that were emitted, and not yet sent
-	skipped   atomic.Int64    // steps for which there was no room in steps
-	stepsWait chan struct{}   // gets a value when there are steps to send
-	joined    chan struct{}   // gets a value when a viewer has joined
+	steps    chan trace.Step // that were emitted, and not yet sent
+	skipped  atomic.Int64    // steps for which there was no room in steps
+	hasSteps chan struct{}   // gets a value when there are steps to send
+	joined   chan struct{}   // gets a value when a viewer has joined
 
 	mu            sync.Mutex // guards the fields below
 	viewers       []*viewer
@@ -48,11 +48,11 @@ type viewer struct {
 
 func newHub(t *trace.Trace) *hub {
 	return &hub{
-		trace:     t,
-		steps:     make(chan trace.Step, stepLimit),
-		stepsWait: make(chan struct{}, 1),
-		joined:    make(chan struct{}, 1),
-		history:   []Sample{}, // nil would be null as JSON
+		trace:    t,
+		steps:    make(chan trace.Step, stepLimit),
+		hasSteps: make(chan struct{}, 1),
+		joined:   make(chan struct{}, 1),
+		history:  []Sample{}, // nil would be null as JSON
 	}
 }
 
@@ -122,7 +122,7 @@ func (h *hub) addStep(s trace.Step) {
 	default: // another goroutine was faster
 		h.skipped.Add(1)
 	}
-	signal(h.stepsWait)
+	signal(h.hasSteps)
 }
 
 // signal puts a value into a channel, unless there is one already.

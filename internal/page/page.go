@@ -61,9 +61,13 @@ func (p *Page) Run(ctx context.Context) {
 	p.guard.readToken() // logs at once if nobody will be let in
 	everySecond := time.NewTicker(time.Second)
 	defer everySecond.Stop()
-	var state *stateCall            // the newest call for the viewers
-	var stateIsRead <-chan struct{} // closed when that call has ended; nil if its state was sent
-	var flush <-chan time.Time      // when to send the steps; nil while there are none
+	var reading *stateCall          // the newest reading of the state for the viewers
+	var stateIsRead <-chan struct{} // closed when it has ended; nil if its state was sent
+	beginReading := func() {
+		reading = p.states.begin()
+		stateIsRead = reading.done
+	}
+	var flush <-chan time.Time // when to send the steps; nil while there are none
 	for {
 		select {
 		case <-ctx.Done():
@@ -71,16 +75,14 @@ func (p *Page) Run(ctx context.Context) {
 		case now := <-everySecond.C:
 			p.takeSample(now)
 			if p.hub.hasViewers() {
-				state = p.states.call()
-				stateIsRead = state.done
+				beginReading()
 			}
 		case <-p.hub.joined:
-			state = p.states.call()
-			stateIsRead = state.done
+			beginReading()
 		case <-stateIsRead:
-			p.hub.send(messageOf("state", state.state))
+			p.hub.send(messageOf("state", reading.state))
 			stateIsRead = nil
-		case <-p.hub.stepsWait:
+		case <-p.hub.hasSteps:
 			if flush == nil {
 				flush = time.After(flushInterval)
 			}
@@ -133,7 +135,7 @@ const stateTimeout = 5 * time.Second
 
 // serveState answers with the state as JSON, for people.
 func (p *Page) serveState(w http.ResponseWriter, _ *http.Request) {
-	state := p.states.call()
+	state := p.states.begin()
 	select {
 	case <-state.done:
 	case <-time.After(stateTimeout):

@@ -10,7 +10,7 @@ import (
 type State struct {
 	Version   string    `json:"version"`
 	Host      string    `json:"host"`   // the name of this replica
-	Server    string    `json:"server"` // the URL of the API server, without credentials
+	Server    string    `json:"server"` // the URL of the API server; a password in it is hidden
 	Started   time.Time `json:"started"`
 	UpSeconds float64   `json:"upSeconds"`
 	Mode      string    `json:"mode"` // "" or, for example, "dry run"
@@ -54,7 +54,8 @@ type WatchEnd struct {
 // Controller is the state of one controller's queue.
 type Controller struct {
 	Name         string       `json:"name"`
-	HasBegun     bool         `json:"begun"`   // it works; else it waits for its caches, or to lead
+	HasBegun     bool         `json:"begun"`
+	Waits        string       `json:"waits"`   // what it waits for before it begins; "" if it has begun
 	Ready        int          `json:"ready"`   // keys that wait for a worker
 	Working      []Work       `json:"working"` // keys that workers have
 	Waiting      int          `json:"waiting"` // keys that wait for their time, without a failure

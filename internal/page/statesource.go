@@ -16,8 +16,8 @@ type stateCall struct {
 	state State
 }
 
-// call returns the call that runs, or begins one.
-func (s *stateSource) call() *stateCall {
+// begin returns the call that runs, or begins one.
+func (s *stateSource) begin() *stateCall {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running == nil {

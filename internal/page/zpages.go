@@ -101,7 +101,7 @@ func (f flagz) text() string {
 }
 
 // answerZpage answers with the text, or with the object if the request asks for that. It ignores the weights in Accept:
-// the first form there that it has is the one.
+// it takes the first form that the page has.
 func answerZpage(w http.ResponseWriter, r *http.Request, kind string, object any, text string) {
 	accept := r.Header.Get("Accept")
 	if accept == "" {
@@ -111,6 +111,7 @@ func answerZpage(w http.ResponseWriter, r *http.Request, kind string, object any
 		mediaType, parameters, err := mime.ParseMediaType(form)
 		switch {
 		case err != nil:
+			// This is no media type. The next form may be one.
 		case mediaType == "text/plain" || mediaType == "text/*" || mediaType == "*/*":
 			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 			io.WriteString(w, text)

@@ -55,10 +55,14 @@ func (p *playground) pressButton(name string) (number int, err error) {
 		if b.name != name {
 			continue
 		}
-		if b.whyNot != nil && b.whyNot(p) != "" {
-			return 0, errors.New(b.whyNot(p))
+		reason := ""
+		if b.whyNot != nil {
+			reason = b.whyNot(p)
 		}
-		return p.presses.begin(b, func(r *press) error { return p.measure(r) })
+		if reason != "" {
+			return 0, errors.New(reason)
+		}
+		return p.presses.begin(b, b.label(p), func(r *press) error { return p.measure(r) })
 	}
 	return 0, errNoButton
 }
@@ -74,12 +78,12 @@ func (p *playground) measure(r *press) error {
 }
 
 // whyNotDuring says why a button cannot be pressed while a press of another one goes on. It returns "" if it can.
-func (b *button) whyNotDuring(other *button) string {
+func (b *button) whyNotDuring(other *press) string {
 	switch {
-	case b.name == other.name:
+	case b.name == other.button.name:
 		return "this is still going on: press again when it is done"
-	case b.disturbs && other.disturbs:
-		return other.name + " is still going on, and would mix with this: press again when it is done"
+	case b.disturbs && other.button.disturbs:
+		return fmt.Sprintf("%q is still going on, and would mix with this: press again when it is done", other.label)
 	}
 	return ""
 }

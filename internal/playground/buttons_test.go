@@ -249,7 +249,7 @@ func TestHalfOpenConnectionsGetNoEvents(t *testing.T) {
 	g := startGround(t)
 	g.wantAnswer(http.StatusOK, `{"run":`, "POST", "/playground/half-open")
 	g.wantAnswer(http.StatusConflict, "this is still going on", "POST", "/playground/half-open")
-	g.wantAnswer(http.StatusConflict, "half-open is still going on", "POST", "/playground/kill-server")
+	g.wantAnswer(http.StatusConflict, `\"Half-open connection\" is still going on`, "POST", "/playground/kill-server")
 	g.wantSoon("there is a pod that podcount does not see", func() bool { return g.label() != g.truth() })
 	g.relay.breakSilent() // podcount would notice the silence after 45 s
 	got := g.reports().last("half-open")
@@ -312,7 +312,7 @@ func TestPressEndsWithThePlayground(t *testing.T) {
 	presses := newPresses(ctx)
 	subscriber := presses.subscribe()
 	button := &button{name: "endless"}
-	if _, err := presses.begin(button, func(r *press) error { return r.wait(time.Hour) }); err != nil {
+	if _, err := presses.begin(button, "", func(r *press) error { return r.wait(time.Hour) }); err != nil {
 		t.Fatal(err)
 	}
 	cancel()
@@ -324,7 +324,7 @@ func TestPressEndsWithThePlayground(t *testing.T) {
 	}
 	testkit.WantEqual(t, "the states", len(states), 2)
 	testkit.WantEqual(t, "the last state", states[1], hasError)
-	if _, err := presses.begin(button, nil); err != errEnding {
+	if _, err := presses.begin(button, "", nil); err != errEnding {
 		t.Errorf("a press after the end: %v", err)
 	}
 }

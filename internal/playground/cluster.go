@@ -47,7 +47,7 @@ type cluster struct {
 	expired   time.Time // old Events were removed
 	compacted time.Time // the history was forgotten
 
-	// measurements is how many runs of buttons are measuring. Until they are done, web is not scaled by itself, and the
+	// measurements is how many presses of buttons are measuring. Until they are done, web is not scaled by itself, and the
 	// log of requests stays.
 	measurements int
 

@@ -26,6 +26,7 @@ type press struct {
 	ctx     context.Context
 	presses *presses
 	button  *button
+	label   string // what the button said when it was pressed
 	number  int
 	began   time.Time
 
@@ -65,46 +66,47 @@ func newPresses(ctx context.Context) *presses {
 	return &presses{ctx: ctx, subscribers: map[chan message]bool{}}
 }
 
-// begin starts a press, unless one goes on that excludes it. act does what the button does.
-func (rs *presses) begin(b *button, act func(*press) error) (number int, err error) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if rs.ctx.Err() != nil {
+// begin starts a press, unless one goes on that excludes it. label is what the button says now, and act does what it
+// does.
+func (ps *presses) begin(b *button, label string, act func(*press) error) (number int, err error) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ps.ctx.Err() != nil {
 		return 0, errEnding
 	}
-	for _, other := range rs.going {
-		if reason := b.whyNotDuring(other.button); reason != "" {
+	for _, other := range ps.going {
+		if reason := b.whyNotDuring(other); reason != "" {
 			return 0, errors.New(reason)
 		}
 	}
-	rs.last++
-	r := &press{ctx: rs.ctx, presses: rs, button: b, number: rs.last, began: time.Now()}
-	rs.going = append(rs.going, r)
-	rs.publishLocked(r.messageLocked(isGoing))
-	rs.work.Go(func() { r.end(act(r)) })
-	return r.number, nil
+	ps.last++
+	p := &press{ctx: ps.ctx, presses: ps, button: b, label: label, number: ps.last, began: time.Now()}
+	ps.going = append(ps.going, p)
+	ps.publishLocked(p.messageLocked(isGoing))
+	ps.work.Go(func() { p.end(act(p)) })
+	return p.number, nil
 }
 
 // say adds a sentence to the report.
-func (r *press) say(format string, args ...any) {
-	r.presses.mu.Lock()
-	defer r.presses.mu.Unlock()
-	r.said = append(r.said, fmt.Sprintf(format, args...))
-	r.presses.publishLocked(r.messageLocked(isGoing))
+func (p *press) say(format string, args ...any) {
+	p.presses.mu.Lock()
+	defer p.presses.mu.Unlock()
+	p.said = append(p.said, fmt.Sprintf(format, args...))
+	p.presses.publishLocked(p.messageLocked(isGoing))
 }
 
 // end reports that the press is done. err says what has gone wrong.
-func (r *press) end(err error) {
-	rs := r.presses
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
+func (p *press) end(err error) {
+	ps := p.presses
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
 	state := isDone
 	if err != nil {
 		state = hasError
-		r.said = append(r.said, sentence(err))
+		p.said = append(p.said, sentence(err))
 	}
-	rs.going = slices.DeleteFunc(rs.going, func(other *press) bool { return other == r })
-	rs.publishLocked(r.messageLocked(state))
+	ps.going = slices.DeleteFunc(ps.going, func(other *press) bool { return other == p })
+	ps.publishLocked(p.messageLocked(state))
 }
 
 // sentence returns an error as a sentence.
@@ -118,69 +120,69 @@ func capitalized(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-func (r *press) messageLocked(state pressState) message {
+func (p *press) messageLocked(state pressState) message {
 	return message{"report", report{
-		Run:   r.number,
-		Name:  r.button.name,
+		Run:   p.number,
+		Name:  p.button.name,
 		State: state,
-		Text:  strings.Join(r.said, " "),
+		Text:  strings.Join(p.said, " "),
 	}}
 }
 
 // publish sends a message to all subscribers.
-func (rs *presses) publish(m message) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	rs.publishLocked(m)
+func (ps *presses) publish(m message) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.publishLocked(m)
 }
 
 // publishLocked drops subscribers that are too slow.
-func (rs *presses) publishLocked(m message) {
-	for subscriber := range rs.subscribers {
+func (ps *presses) publishLocked(m message) {
+	for subscriber := range ps.subscribers {
 		select {
 		case subscriber <- m:
 		default:
-			rs.dropLocked(subscriber)
+			ps.dropLocked(subscriber)
 		}
 	}
 }
 
 // subscribe returns a channel that gets the newest report of each press that goes on, and then all that is reported. It
 // is closed if its reader is too slow. It returns nil if there are too many subscribers.
-func (rs *presses) subscribe() chan message {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if len(rs.subscribers) >= maxSubscribers {
+func (ps *presses) subscribe() chan message {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if len(ps.subscribers) >= maxSubscribers {
 		return nil
 	}
 	subscriber := make(chan message, messagesAhead)
-	for _, r := range rs.going {
+	for _, r := range ps.going {
 		subscriber <- r.messageLocked(isGoing) // there are fewer buttons than messagesAhead
 	}
-	rs.subscribers[subscriber] = true
+	ps.subscribers[subscriber] = true
 	return subscriber
 }
 
 // unsubscribe ends a subscription, unless it has been dropped already.
-func (rs *presses) unsubscribe(subscriber chan message) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	rs.dropLocked(subscriber)
+func (ps *presses) unsubscribe(subscriber chan message) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	ps.dropLocked(subscriber)
 }
 
-func (rs *presses) dropLocked(subscriber chan message) {
-	if rs.subscribers[subscriber] {
-		delete(rs.subscribers, subscriber)
+func (ps *presses) dropLocked(subscriber chan message) {
+	if ps.subscribers[subscriber] {
+		delete(ps.subscribers, subscriber)
 		close(subscriber)
 	}
 }
 
 // wait waits for a while. It returns an error if the playground ends before.
-func (r *press) wait(d time.Duration) error {
+func (p *press) wait(d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil
-	case <-r.ctx.Done():
+	case <-p.ctx.Done():
 		return errEnding
 	}
 }

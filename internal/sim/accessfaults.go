@@ -41,7 +41,7 @@ func (f credentialRefused) strike(s *sim) string {
 	if !s.access.sendsCredential() {
 		return ""
 	}
-	d := s.drawLength(f.until)
+	d := s.drawAndNoteLength(f.until)
 	refused := s.refuseCredential()
 	s.later(d, func() { s.replaceCredential(refused) })
 	return fmt.Sprintf("THE CREDENTIAL IS REFUSED, another comes in %v", d)
@@ -102,7 +102,7 @@ func (f filesDamaged) strike(s *sim) string {
 	}
 	file := pick(s.dice, s.access.fileNames()...)
 	damaged := pick(s.dice, damages()...)
-	d := s.drawLength(f.lasts)
+	d := s.drawAndNoteLength(f.lasts)
 	s.damageFiles(func(files map[string]string) { damaged.do(files, file) })
 	s.later(d, func() { s.damageFiles(nil) })
 	return fmt.Sprintf("THE FILE %s IS %s for %v", file, strings.ToUpper(damaged.name), d)
@@ -159,7 +159,7 @@ func (f caReplaced) strike(s *sim) string {
 	if !s.access.isTLS {
 		return ""
 	}
-	d := s.drawLength(f.until)
+	d := s.drawAndNoteLength(f.until)
 	isRestarted := s.flipCoin()
 	s.access.replaceCA()
 	if isRestarted {
@@ -196,7 +196,7 @@ type connectionsShed struct {
 }
 
 func (f connectionsShed) strike(s *sim) string {
-	d := s.drawLength(f.lasts)
+	d := s.drawAndNoteLength(f.lasts)
 	s.access.shedding.set(true)
 	s.later(d, func() { s.access.shedding.set(false) })
 	return fmt.Sprintf("CONNECTIONS ARE SHED for %v", d)
@@ -210,7 +210,7 @@ type newConnectionsSilent struct {
 
 func (f newConnectionsSilent) strike(s *sim) string {
 	p := s.target.p
-	d := s.drawLength(f.lasts)
+	d := s.drawAndNoteLength(f.lasts)
 	s.disturb(p, func(l *link) { l.setMute(true) })
 	s.extendBoundForSilentConnection()
 	s.later(d, func() { p.link.setMute(false) })

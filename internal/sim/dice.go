@@ -33,8 +33,8 @@ func (s *sim) drawDuration(from span) time.Duration {
 	return time.Duration(d).Truncate(time.Millisecond)
 }
 
-// drawLength draws how long a fault lasts, and notes it for the history.
-func (s *sim) drawLength(from span) time.Duration {
+// drawAndNoteLength draws how long a fault lasts, and notes it for the history.
+func (s *sim) drawAndNoteLength(from span) time.Duration {
 	s.faultLasts = s.drawDuration(from)
 	return s.faultLasts
 }

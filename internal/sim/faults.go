@@ -66,7 +66,7 @@ type serverKilled struct {
 }
 
 func (f serverKilled) strike(s *sim) string {
-	d := s.drawLength(f.lasts)
+	d := s.drawAndNoteLength(f.lasts)
 	isCompacted := s.flipCoin()
 	s.killServer()
 	s.later(d, func() {
@@ -112,7 +112,7 @@ type backupRestored struct {
 }
 
 func (f backupRestored) strike(s *sim) string {
-	d := s.drawLength(f.outage)
+	d := s.drawAndNoteLength(f.outage)
 	s.killServer()
 	synctest.Wait() // for the requests that the server is still working on
 	s.restoreBackup()
@@ -196,7 +196,7 @@ type serverLags struct {
 
 func (f serverLags) strike(s *sim) string {
 	p := s.target.p
-	d := s.drawLength(f.lasts)
+	d := s.drawAndNoteLength(f.lasts)
 	catchUp := s.fake.Lag(fakekube.Requests{Host: p.host}, 0)
 	s.later(d, catchUp)
 	return fmt.Sprintf("THE SERVER OF r%d LAGS for %v", p.slot, d)
@@ -219,7 +219,7 @@ type networkAway struct {
 
 func (f networkAway) strike(s *sim) string {
 	p := s.target.p
-	d := s.drawLength(f.lasts)
+	d := s.drawAndNoteLength(f.lasts)
 	isSilent := s.flipCoin()
 	if isSilent {
 		s.disturb(p, func(l *link) {
@@ -245,7 +245,7 @@ type processStopped struct {
 func (f processStopped) strike(s *sim) string {
 	p := s.target.p
 	isKilled := s.flipCoin()
-	d := s.drawLength(f.pause)
+	d := s.drawAndNoteLength(f.pause)
 	if isKilled {
 		s.killProcess(p.slot, d)
 	} else {
@@ -274,7 +274,7 @@ func (f leaseTakenOver) strike(s *sim) string {
 	if !s.elects() {
 		return ""
 	}
-	d := s.drawLength(f.lasts)
+	d := s.drawAndNoteLength(f.lasts)
 	skew := pick(s.dice, -f.skew, f.skew)
 	s.mu.Lock()
 	s.leaseTamperedAt = time.Now()

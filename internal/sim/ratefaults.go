@@ -48,7 +48,7 @@ type answersRefused struct {
 }
 
 func (f answersRefused) strike(s *sim) string {
-	d := s.drawLength(f.lasts)
+	d := s.drawAndNoteLength(f.lasts)
 	tooMany := tooManyRequests()
 	fault := tooMany.outcome.fault
 	fault.Rate = f.share
@@ -75,7 +75,7 @@ type answersLate struct {
 }
 
 func (f answersLate) strike(s *sim) string {
-	d := s.drawLength(f.lasts)
+	d := s.drawAndNoteLength(f.lasts)
 	late := s.fake.InjectUnchecked(fakekube.Fault{Times: fakekube.Always, Delay: f.by})
 	s.later(d, late.Lift)
 	s.extendBound(f.by)
@@ -90,7 +90,7 @@ type networkSlow struct {
 
 func (f networkSlow) strike(s *sim) string {
 	p := s.target.p
-	d := s.drawLength(f.lasts)
+	d := s.drawAndNoteLength(f.lasts)
 	p.link.setSpeed(f.bytesPerSecond)
 	s.later(d, func() { p.link.setSpeed(0) })
 	return fmt.Sprintf("NETWORK OF r%d SLOW for %v: %d bytes a second", p.slot, d, f.bytesPerSecond)
@@ -105,7 +105,7 @@ type connectionsCut struct {
 
 func (f connectionsCut) strike(s *sim) string {
 	p := s.target.p
-	d := s.drawLength(f.lasts)
+	d := s.drawAndNoteLength(f.lasts)
 	s.cutOldConnections(p, f.age)
 	s.later(d, func() { p.link.setMaxAge(0) })
 	return fmt.Sprintf("CONNECTIONS OF r%d ARE CUT after %v, for %v", p.slot, f.age, d)

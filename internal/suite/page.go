@@ -2,6 +2,7 @@ package suite
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 	"podcount/internal/options"
 	"podcount/internal/page"
 	"podcount/internal/testkit"
+	"podcount/internal/trace"
 )
 
 // Page shows the web page of -page. How it looks and works in a browser is shown elsewhere.
@@ -25,6 +28,7 @@ var Page = Topic{
 	{"statusz and flagz tell the version and the flags, and no secret", zpages},
 	{"with -page-token-file, the page asks for the token", tokenPage},
 	{"a port of -page that is taken is an error", takenPagePort},
+	{"the trace tells when this replica has begun and ended to lead", leaseSteps},
 }
 
 // pageMark is what podcount logs before the address of its page.
@@ -145,4 +149,31 @@ func takenPagePort(t *testing.T, podcount Program) {
 	if errors.As(err, new(options.UsageError)) {
 		t.Errorf("the error %v is a UsageError", err)
 	}
+}
+
+func leaseSteps(t *testing.T, podcount Program) {
+	f := fakekube.New()
+	f.AddNode("cp", ControlPlane)
+	server, ca := f.ServeTLSFor(t)
+	dir := t.TempDir()
+	testkit.WriteFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig(server, ca, "token: any")})
+	args := []string{"-kubeconfig", filepath.Join(dir, "config"), "-leader-elect"}
+	tr := new(trace.Trace)
+	var mu sync.Mutex
+	var steps []string
+	stop := tr.Listen(func(s trace.Step) {
+		if s.Point == trace.Lease {
+			mu.Lock()
+			defer mu.Unlock()
+			steps = append(steps, s.Type+" "+s.Key)
+		}
+	})
+	defer stop()
+	ctx, cancel := context.WithCancel(trace.NewContext(t.Context(), tr))
+	ended := make(chan error)
+	go func() { ended <- podcount(ctx, args, NoEnv, io.Discard, io.Discard, nil) }()
+	f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "0" })
+	cancel()
+	testkit.WantError(t, "podcount", <-ended, "")
+	testkit.WantEqual(t, "the steps", steps, []string{"acquired kube-system/podcount", "released kube-system/podcount"})
 }

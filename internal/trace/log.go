@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"slices"
 )
 
 // handler passes log records to another handler, and emits a step for each while somebody listens.
 type handler struct {
 	next  slog.Handler
 	trace *Trace
-	attrs []slog.Attr // of the logger
+
+	// derive holds what made the logger from the first one: calls of WithAttrs and WithGroup.
+	derive []func(slog.Handler) slog.Handler
 }
 
 // NewHandler returns a handler that passes records to next. While somebody listens to t, it emits a step for each
@@ -45,8 +48,7 @@ func levelName(level slog.Level) string {
 // line returns a record as one line of logfmt, without its time and level.
 func (h *handler) line(ctx context.Context, record slog.Record) string {
 	var line bytes.Buffer
-	text := slog.NewTextHandler(&line, &slog.HandlerOptions{
-		Level: slog.Level(-100),
+	var text slog.Handler = slog.NewTextHandler(&line, &slog.HandlerOptions{
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
 				return slog.Attr{}
@@ -54,15 +56,23 @@ func (h *handler) line(ctx context.Context, record slog.Record) string {
 			return a
 		},
 	})
-	text.WithAttrs(h.attrs).Handle(ctx, record)
+	for _, derive := range h.derive {
+		text = derive(text)
+	}
+	text.Handle(ctx, record)
 	return string(bytes.TrimSpace(line.Bytes()))
 }
 
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	own := append(h.attrs[:len(h.attrs):len(h.attrs)], attrs...)
-	return &handler{next: h.next.WithAttrs(attrs), trace: h.trace, attrs: own}
+	return h.derived(func(h slog.Handler) slog.Handler { return h.WithAttrs(attrs) })
 }
 
 func (h *handler) WithGroup(name string) slog.Handler {
-	return &handler{next: h.next.WithGroup(name), trace: h.trace, attrs: h.attrs}
+	return h.derived(func(h slog.Handler) slog.Handler { return h.WithGroup(name) })
+}
+
+// derived returns the handler of a logger that was made from this one's.
+func (h *handler) derived(derive func(slog.Handler) slog.Handler) slog.Handler {
+	all := append(slices.Clip(h.derive), derive)
+	return &handler{next: derive(h.next), trace: h.trace, derive: all}
 }

@@ -9,7 +9,8 @@ import (
 
 // Mask returns a frame of a watch in which the values of most fields are replaced by asterisks. Steps may show only what
 // it returns: environment variables and annotations, such as the one of kubectl apply, may have secrets. What stays are
-// the fields that podcount reads, and harmless metadata. In protobuf, every byte keeps its place; JSON is written again.
+// the fields that podcount reads, harmless metadata, and in protobuf also numbers. In protobuf, every byte keeps its
+// place; JSON is written again.
 // If the frame cannot be understood, Mask returns nil. It may change the frame.
 func Mask(frame []byte, isProtobuf bool) []byte {
 	mask := maskJSON
@@ -23,14 +24,16 @@ func Mask(frame []byte, isProtobuf bool) []byte {
 	return masked
 }
 
-// protobufMask says which fields of a message stay. Fields that it does not name are masked.
+// protobufMask says which fields of a message stay. Of the fields that it does not name, texts, bytes and messages are
+// masked. Numbers stay.
 type protobufMask struct {
-	prefix []byte                   // what stands before the message
-	fields map[uint64]*protobufMask // by field number; keepAll keeps a field as it is
+	keepsAll bool                     // the field stays as it is
+	prefix   []byte                   // what stands before the message
+	fields   map[uint64]*protobufMask // by field number
 }
 
 // keepAll is the mask of a field that stays as it is.
-var keepAll = &protobufMask{}
+var keepAll = &protobufMask{keepsAll: true}
 
 // The masks of a frame's messages.
 // https://github.com/kubernetes/apimachinery/blob/master/pkg/apis/meta/v1/generated.proto
@@ -74,7 +77,8 @@ func maskProtobuf(frame []byte) ([]byte, error) {
 	if len(frame) < lengthSize {
 		return nil, errGarbled
 	}
-	isError := bytes.HasPrefix(frame[lengthSize:], []byte("\x0a\x05ERROR"))
+	const errorType = "\x0a\x05ERROR" // field 1, a text of five bytes
+	isError := bytes.HasPrefix(frame[lengthSize:], []byte(errorType))
 	if isError {
 		return frame, nil // The object is a Status, which has nothing to hide.
 	}
@@ -96,11 +100,11 @@ func (m *protobufMask) apply(message []byte) error {
 		return errGarbled
 	}
 	for len(rest) > 0 {
-		tag, length := binary.Uvarint(rest)
-		if length <= 0 {
+		tag, tagSize := binary.Uvarint(rest)
+		if tagSize <= 0 {
 			return errGarbled
 		}
-		rest = rest[length:]
+		rest = rest[tagSize:]
 		number := tag >> 3
 		size := 0
 		switch tag & 7 {
@@ -111,14 +115,16 @@ func (m *protobufMask) apply(message []byte) error {
 		case wireFixed4:
 			size = 4
 		case wireBytes:
-			content, length := binary.Uvarint(rest)
-			if length <= 0 || content > uint64(len(rest)-length) {
+			contentSize, prefixSize := binary.Uvarint(rest)
+			if prefixSize <= 0 || contentSize > uint64(len(rest)-prefixSize) {
 				return errGarbled
 			}
-			size = length + int(content)
-			if err := m.maskField(number, rest[length:size]); err != nil {
+			size = prefixSize + int(contentSize)
+			if err := m.maskField(number, rest[prefixSize:size]); err != nil {
 				return err
 			}
+		default:
+			return errGarbled
 		}
 		if size <= 0 || size > len(rest) {
 			return errGarbled
@@ -130,14 +136,14 @@ func (m *protobufMask) apply(message []byte) error {
 
 // maskField masks the content of a field that has a length: a text, bytes or a message.
 func (m *protobufMask) maskField(number uint64, content []byte) error {
-	field := m.fields[number]
-	switch field {
-	case keepAll:
-		return nil
-	case nil:
+	field, isKnown := m.fields[number]
+	switch {
+	case !isKnown:
 		for i := range content {
 			content[i] = '*'
 		}
+		return nil
+	case field.keepsAll:
 		return nil
 	}
 	return field.apply(content)

@@ -25,7 +25,7 @@ const (
 	Listed   Point = "listed"   // a complete list is in the cache
 	Watching Point = "watching" // a watch is open
 	Frame    Point = "frame"    // a frame of a watch has arrived
-	Ended    Point = "ended"    // a watch has ended
+	Ended    Point = "ended"    // a watch has ended, but not because podcount itself has ended it
 	Audited  Point = "audited"  // an audit has compared the cache with the server
 	Change   Point = "change"   // an object in the cache was added, changed or removed
 	Added    Point = "added"    // a key was added to a queue
@@ -42,7 +42,7 @@ const (
 
 // Step is one thing that the program has done. Fields that do not apply are empty.
 type Step struct {
-	Number uint64    `json:"n"`     // 1 for the first step of the process
+	Number uint64    `json:"n"`     // counts the steps that were emitted while somebody listened
 	At     time.Time `json:"at"`    // when it was done
 	Point  Point     `json:"point"` // where in the flow
 	Where  string    `json:"where"` // the function that emitted the step, with its file and line
@@ -59,7 +59,7 @@ type Step struct {
 	Code    string        `json:"code,omitempty"`  // the HTTP status of an answer
 	Wait    time.Duration `json:"wait,omitempty"`  // how long the key waits, in nanoseconds
 	Took    time.Duration `json:"took,omitempty"`  // how long the step took, in nanoseconds
-	Count   int           `json:"count,omitempty"` // the number of objects of a list, or of keys that are ready
+	Count   int           `json:"count,omitempty"` // objects of a list or with drift, keys that are ready, or failures in a row
 
 	// Bytes are the first bytes of a frame, as Mask returns it, or of a patch: at most ByteLimit. Size is the number of
 	// all bytes.
@@ -88,7 +88,7 @@ func (t *Trace) IsOn() bool { return t != nil && t.listeners.Load() != nil }
 func (t *Trace) Emit(s Step) { t.EmitFor(1, s) }
 
 // EmitFor is Emit for a helper of the functions that have points. helpers is how many functions lie between the point
-// and Emit.
+// and EmitFor.
 func (t *Trace) EmitFor(helpers int, s Step) {
 	if t.IsOn() {
 		t.emit(s, callerOf(helpers+2))
@@ -113,7 +113,7 @@ func (t *Trace) emit(s Step, where string) {
 	}
 }
 
-// callerOf names a calling function: see placeOf. depth is as for runtime.Caller.
+// callerOf names a calling function: see placeOf. 0 is callerOf itself, and 1 its caller.
 func callerOf(depth int) string {
 	pcs := make([]uintptr, 1)
 	runtime.Callers(depth+1, pcs)
@@ -141,8 +141,8 @@ func placeOf(pc uintptr) string {
 	return fmt.Sprintf("%s:%d %s", place, frame.Line, function)
 }
 
-// Listen calls handle with every step from now on, until stop is called. Several goroutines call it at once. It must
-// not wait, because the program waits for it, and must not change or keep the step's bytes.
+// Listen calls handle with every step from now on, until stop is called; a step that is being emitted then may still
+// follow. Several goroutines call handle at once, so their steps may come out of order. It must not wait, because the program waits for it, and must not change or keep the step's bytes.
 func (t *Trace) Listen(handle func(Step)) (stop func()) {
 	own := &listener{handle}
 	t.replace(func(old []*listener) []*listener { return append(old, own) })
