@@ -305,6 +305,7 @@ type Controller struct {
 	// prepare sets the fields below.
 
 	life   *process.Lifetime
+	trace  *trace.Trace
 	isOnce bool              // -once is set: each object is written at most once
 	begun  chan struct{}     // closed when work begins
 	tally  *tally.Tally[Key] // counts keys if isOnce
@@ -476,6 +477,7 @@ func (c *Controller) recordWrite(key Key) {
 func (c *Controller) waitForTurn(meta *Meta) bool {
 	_, isCoolingDown := c.coolingDown.Load(meta.UID())
 	if isCoolingDown {
+		c.trace.Emit(trace.Step{Point: trace.Rests, Controller: c.Name, Key: meta.Key().String()})
 		return false
 	}
 	return c.pace.Wait(c.life.Stop) == nil
@@ -1507,6 +1509,7 @@ func (m *manager) prepare(c *Controller) {
 	c.coolingDown = new(sync.Map)
 	c.tally = tally.New[Key]()
 	c.life = m.life
+	c.trace = m.trace
 	c.queue = NewQueue(m.life.Stop, QueueOptions[Key]{
 		Name:       c.Name,
 		Backoff:    5 * time.Millisecond,

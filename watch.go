@@ -946,7 +946,12 @@ func (r *Reflector[T]) handleEvent(event WatchEvent[T]) {
 		return
 	}
 	if event.Type != "BOOKMARK" {
-		r.publish(r.Apply(event.Type, event.Object)...)
+		changes := r.Apply(event.Type, event.Object)
+		r.publish(changes...)
+		hasNoEffect := len(changes) == 0
+		if hasNoEffect && r.trace.IsOn() {
+			r.emitChange(Delta[T]{Old: event.Object, New: event.Object})
+		}
 	}
 	r.resumeFrom(version) // after Apply, because Confirm may return now
 }

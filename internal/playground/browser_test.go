@@ -37,6 +37,12 @@ func (tab *machineTab) wantReport(name string, want ...string) {
 	testkit.WantText(tab.t, tab.Text(fmt.Sprintf("#reports-%s li", name)), append(want, "done")...)
 }
 
+// awaitText waits until an element shows a text.
+func (tab *machineTab) awaitText(selector, text string) {
+	tab.t.Helper()
+	tab.Await(text, fmt.Sprintf("document.querySelector(%q).innerText.includes(%q)", selector, text))
+}
+
 func TestEachButtonInChromiumSaysWhatHasHappened(t *testing.T) {
 	chromium := browser.Start(t)
 	g := startGround(t, "-leader-elect-retry-period=100ms", "-leader-elect")
@@ -62,9 +68,9 @@ func TestEachButtonInChromiumSaysWhatHasHappened(t *testing.T) {
 	tab.wantReport("half-open", "Nothing passes any more on ")
 	tab.WantQuiet(g.page)
 
-	tab.Await("the new name of the button", `document.querySelector("#playground").innerText.includes("Stop the leader")`)
+	tab.awaitText("#playground", "Stop the leader")
 	tab.press("second-replica")
-	tab.Await("the new leader", `document.querySelector("#reports-second-replica").innerText.includes("The second replica leads")`)
+	tab.awaitText("#reports-second-replica", "The second replica leads")
 }
 
 func TestPageInChromiumSurvivesARestartOfPodcount(t *testing.T) {
@@ -72,16 +78,15 @@ func TestPageInChromiumSurvivesARestartOfPodcount(t *testing.T) {
 	g := startGround(t, "-leader-elect=false")
 	tab := openMachine(t, chromium, g)
 	tab.press("restart")
-	tab.Await("the banner of a lost podcount", `document.querySelector("#connection").innerText.includes("Lost podcount")`)
-	tab.Await("the banner of its return", `document.querySelector("#connection").innerText.includes("podcount is back")`)
+	tab.awaitText("#connection", "Lost podcount")
+	tab.awaitText("#connection", "podcount is back")
 	tab.wantReport("restart", "The first replica was started")
 	tab.press("pod-more")
 	tab.wantReport("pod-more", "The label went from ")
-	tab.Await("the new steps", `document.querySelector("#board").innerText.includes("ADDED")`)
+	tab.awaitText("#board", "ADDED")
 }
 
-// The step that a pod causes, and that of the label, come from podcount's own trace. Each has a time of podcount's clock,
-// which is that of the browser.
+// The steps are those of podcount's own trace. Their times are of the clock that the browser uses, too.
 func TestNewPodAndItsLabelAreShownInChromiumWithinASecond(t *testing.T) {
 	chromium := browser.Start(t)
 	g := startGround(t, "-leader-elect=false")

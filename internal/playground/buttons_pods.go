@@ -21,7 +21,8 @@ func podMoreButton() *button {
 		name:  "pod-more",
 		label: fixed("One pod more"),
 		expect: func(p *playground) string {
-			return "A pod is created, its event arrives within milliseconds, and the label grows by one. " +
+			return "First, podcount finishes what it is doing. Then a pod is created, its event arrives within milliseconds, " +
+				"and the label grows by one. " +
 				withinInterval(p) + ", so that this may take as long."
 		},
 		act: (*playground).addPod,
@@ -30,6 +31,9 @@ func podMoreButton() *button {
 
 // addPod scales web up by one.
 func (p *playground) addPod(r *press) error {
+	if err := p.settle(); err != nil {
+		return err
+	}
 	before := p.label()
 	since := time.Now()
 	if err := p.growWeb(r); err != nil {
@@ -70,8 +74,8 @@ func podLessButton() *button {
 		name:  "pod-less",
 		label: fixed("One pod less"),
 		expect: func(p *playground) string {
-			return "A pod is deleted. Its kubelet stops it within about a second, and as long as the pod exists, it " +
-				"counts. Then the label shrinks by one; " + withinInterval(p) + "."
+			return "First, podcount finishes what it is doing. Then a pod is deleted. Its kubelet stops it within about " +
+				"a second, and as long as the pod exists, it counts. Then the label shrinks by one; " + withinInterval(p) + "."
 		},
 		act: (*playground).removePod,
 	}
@@ -79,6 +83,9 @@ func podLessButton() *button {
 
 // removePod scales web down by one.
 func (p *playground) removePod(r *press) error {
+	if err := p.settle(); err != nil {
+		return err
+	}
 	before := p.label()
 	began := time.Now()
 	var names []string

@@ -20,8 +20,8 @@ func restartButton() *button {
 		disturbs: true,
 		label:    fixed("Restart podcount"),
 		expect: fixed("podcount stops and gives its Lease back. Then it starts with empty caches, lists everything, " +
-			"is elected, and works. That takes about two seconds. It writes no label that is right already. This " +
-			"page says that it has lost podcount, and finds it again."),
+			"is elected, and works. That takes less than two seconds. It writes no label that is right already. " +
+			"This page says that it has lost podcount, and finds it again within some seconds."),
 		act: (*playground).restart,
 	}
 }
@@ -42,7 +42,7 @@ func (p *playground) restart(r *press) error {
 		return err
 	}
 	if !p.hasSecondReplica() {
-		r.say("This page was without podcount for at most %s.", rounded(time.Since(stopped)))
+		r.say("Nobody served this page for at most %s.", rounded(time.Since(stopped)))
 	}
 	if err := p.awaitLeader(r, "the stop", stopped); err != nil {
 		return err

@@ -134,7 +134,8 @@ func introduction(url string, podcount []string) string {
 
 // whereToLook names the page's address.
 func whereToLook(page string) string {
-	return "Look at it in a browser: " + page + "\n"
+	return "Look at it in a browser: " + page + "\n" +
+		"Its view Machine has buttons that disturb all this, and say what happens.\n"
 }
 
 // whatToTry lists commands that look at the cluster or change it.

@@ -30,6 +30,7 @@ const (
 	Change   Point = "change"   // an object in the cache was added, changed or removed
 	Added    Point = "added"    // a key was added to a queue
 	Taken    Point = "taken"    // a worker has taken a key
+	Rests    Point = "rests"    // a worker leaves an object alone, because it was written a moment ago
 	Done     Point = "done"     // a worker has given back a key: its reconcile succeeded
 	Retried  Point = "retried"  // a worker has given back a key: its reconcile failed, and a backoff began
 	Patch    Point = "patch"    // a patch is about to be sent
