@@ -26,6 +26,7 @@ const (
 	headerLimit     = 4 << 10          // bytes of the first line and the headers of a request
 	headerTimeout   = 2 * time.Second  // for the first line and the headers to arrive
 	answerTimeout   = 10 * time.Second // for the answer, once the headers have arrived
+	sendBuffer      = 64 << 10         // bytes of an answer that the kernel holds for a client that does not read
 )
 
 // Server is an HTTP server for untrusted clients.
@@ -125,6 +126,7 @@ func (l *cappedListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	tcp.SetWriteBuffer(sendBuffer) // Without it, the kernel may take megabytes before a slow client is noticed.
 	conn := &trackedConn{TCPConn: tcp, listener: l}
 	surplus := l.add(conn)
 	if surplus != nil {

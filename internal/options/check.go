@@ -236,6 +236,9 @@ func checkAddress(address string) error {
 	if err != nil {
 		return err
 	}
+	if port == "" {
+		return fmt.Errorf("address %s: missing port in address", address)
+	}
 	_, err = net.LookupPort("tcp", port)
 	return err
 }

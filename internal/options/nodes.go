@@ -10,14 +10,26 @@ import (
 type NodeChoice struct {
 	selectors []labels.Selector
 	text      string // the selector that was given; "" for the default, which no single selector can express
+	isDefault bool
 }
 
 // controlPlaneNodes selects the nodes of the control plane. Before Kubernetes 1.24 they had the label master.
 func controlPlaneNodes() NodeChoice {
-	return NodeChoice{selectors: []labels.Selector{
-		labels.HasKey("node-role.kubernetes.io/control-plane"),
-		labels.HasKey("node-role.kubernetes.io/master"),
-	}}
+	return NodeChoice{
+		selectors: []labels.Selector{
+			labels.HasKey("node-role.kubernetes.io/control-plane"),
+			labels.HasKey("node-role.kubernetes.io/master"),
+		},
+		isDefault: true,
+	}
+}
+
+// Describe returns the selector as it was given, or words for the default.
+func (c *NodeChoice) Describe() string {
+	if c.isDefault {
+		return "(the nodes of the control plane)"
+	}
+	return c.text
 }
 
 // Matches reports whether a node is selected. The function label returns the value of the node's label with this key,

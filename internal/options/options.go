@@ -152,9 +152,14 @@ func Parse(args []string, stdout io.Writer, program Program) (*Options, error) {
 // flagValues returns the values for Options.Flags.
 func (c *commandLine) flagValues() (values []FlagValue) {
 	c.flags.VisitAll(func(f *flag.Flag) {
-		if !isOfManifest(f.Name) && f.Name != "version" {
-			values = append(values, FlagValue{f.Name, f.Value.String()})
+		if isOfManifest(f.Name) || f.Name == "version" {
+			return
 		}
+		value := f.Value.String()
+		if f.Name == "total-nodes" {
+			value = c.TotalNodes.Describe() // "" would mean every node.
+		}
+		values = append(values, FlagValue{f.Name, value})
 	})
 	return values
 }

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// writeTimeout is how long a viewer may take to read a message. A slower one is dropped.
+// writeTimeout is how long a message may wait for room on the connection of a viewer. A slower viewer is dropped. The
+// room is small: see package listen.
 const writeTimeout = 5 * time.Second
 
 // serveEvents sends what happens to a viewer, as server-sent events, until the viewer is gone or too slow, or Run ends.
@@ -27,7 +28,14 @@ func (p *Page) serveEvents(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer p.hub.leave(v)
-	for message := range v.messages {
+	checkedAt := time.Now()
+	for message := range v.messages { // at least the state comes once a second
+		if time.Since(checkedAt) >= time.Second {
+			checkedAt = time.Now()
+			if isAllowed, _ := p.guard.allows(r); !isAllowed {
+				return // the token is not valid any more
+			}
+		}
 		if err := sendMessage(w, message); err != nil {
 			return // the viewer is gone, or too slow
 		}
@@ -50,6 +58,10 @@ func sendMessage(w http.ResponseWriter, message []byte) error {
 // isOwnRequest reports whether podcount's own page, or a program, sends a request. Another site could not read the
 // answer, but its scripts could take the places of all viewers.
 func isOwnRequest(r *http.Request) bool {
-	site := r.Header.Get("Sec-Fetch-Site") // only browsers set it
-	return site == "" || site == "same-origin" || site == "none"
+	// Only browsers set these. To an address that is neither https nor this machine, they send only Origin.
+	site := r.Header.Get("Sec-Fetch-Site")
+	isOwnSite := site == "" || site == "same-origin" || site == "none"
+	origin := r.Header.Get("Origin")
+	isOwnOrigin := origin == "" || origin == "http://"+r.Host || origin == "https://"+r.Host
+	return isOwnSite && isOwnOrigin
 }

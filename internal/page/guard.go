@@ -3,10 +3,8 @@ package page
 import (
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
 	"log/slog"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 
@@ -15,8 +13,8 @@ import (
 
 // guard decides who may see the page.
 type guard struct {
-	tokenFile     string // "" asks for no token
-	needsLoopback bool   // the page is only for this machine, and so for the names that this machine has for itself
+	tokenFile     *tokenFile // nil asks for no token
+	needsLoopback bool       // the page is only for this machine, and so for the names that this machine has for itself
 	log           *slog.Logger
 
 	mu      sync.Mutex // guards problem
@@ -24,11 +22,14 @@ type guard struct {
 }
 
 func newGuard(o Options) *guard {
-	return &guard{
-		tokenFile:     o.TokenFile,
+	g := &guard{
 		needsLoopback: o.TokenFile == "" && listen.IsLoopback(o.Address),
 		log:           o.Log,
 	}
+	if o.TokenFile != "" {
+		g.tokenFile = &tokenFile{name: o.TokenFile}
+	}
+	return g
 }
 
 // protect returns a handler that passes on only the requests of those who may see the page.
@@ -38,7 +39,7 @@ func (g *guard) protect(next http.Handler) http.Handler {
 			http.Error(w, misnamedHost, http.StatusForbidden)
 			return
 		}
-		if g.tokenFile != "" && !g.checkToken(w, r) {
+		if !g.checkToken(w, r) {
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -53,12 +54,12 @@ const misnamedHost = "podcount's page is only for this machine: open it as http:
 
 // checkToken reports whether a request has the token. If not, it has answered the request.
 func (g *guard) checkToken(w http.ResponseWriter, r *http.Request) bool {
-	want, err := g.readToken()
+	isAllowed, err := g.allows(r)
 	if err != nil {
 		http.Error(w, "podcount cannot read the token of its page; its log says why", http.StatusServiceUnavailable)
 		return false
 	}
-	if !isSame(tokenOf(r), want) {
+	if !isAllowed {
 		w.Header().Set("WWW-Authenticate", `Basic realm="podcount"`)
 		http.Error(w, "podcount's page needs its token: as the password, with any user name, or as a Bearer token",
 			http.StatusUnauthorized)
@@ -67,18 +68,30 @@ func (g *guard) checkToken(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// readToken reads the token from its file, as it is now. A problem is logged when it begins.
+// allows reports whether a request has the token that is in the file now. Without a file, each request is allowed.
+func (g *guard) allows(r *http.Request) (bool, error) {
+	if g.tokenFile == nil {
+		return true, nil
+	}
+	want, err := g.readToken()
+	if err != nil {
+		return false, err
+	}
+	return isSame(tokenOf(r), want), nil
+}
+
+// readToken reads the token. A problem is logged when it begins.
 func (g *guard) readToken() (string, error) {
-	if g.tokenFile == "" {
-		return "", nil
-	}
-	text, err := os.ReadFile(g.tokenFile)
-	token := strings.TrimSpace(string(text))
-	if err == nil && token == "" {
-		err = errors.New("the file " + g.tokenFile + " is empty")
-	}
+	token, err := g.tokenFile.read()
 	g.logChange(err)
 	return token, err
+}
+
+// logUnreadable logs at once if nobody will be let in.
+func (g *guard) logUnreadable() {
+	if g.tokenFile != nil {
+		g.readToken()
+	}
 }
 
 // logChange logs a problem with the token file, unless it is the same as before.

@@ -2,9 +2,11 @@ package page
 
 import (
 	"encoding/base64"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,5 +128,79 @@ func TestWithoutAReadableTokenNobodySeesAnything(t *testing.T) {
 		write(t, file, "token")
 		testkit.WantNumber(t, "the code with a token", f.get(t, "/flagz", "Authorization", "Bearer token").code, 200)
 		testkit.WantNumber(t, "lines of the log", strings.Count(f.log.String(), "\n"), 2)
+	})
+}
+
+func TestOddTokenFilesLetNobodyIn(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	long := filepath.Join(t.TempDir(), "long")
+	write(t, long, strings.Repeat("x", tokenLimit+1))
+	words := filepath.Join(t.TempDir(), "words")
+	write(t, words, "two words")
+	for file, problem := range map[string]string{
+		pipe:        "is not a regular file",
+		"/dev/zero": "is not a regular file",
+		t.TempDir(): "is not a regular file",
+		long:        "has more than 1024 bytes",
+		words:       "has more than one word",
+	} {
+		_, err := readToken(file)
+		testkit.WantError(t, file, err, file+" "+problem)
+	}
+}
+
+func TestByteOrderMarkIsNotPartOfTheToken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	write(t, file, "\ufeffs3cret\r\n")
+	token, err := readToken(file)
+	testkit.WantError(t, "readToken", err, "")
+	testkit.WantEqual(t, "the token", token, "s3cret")
+}
+
+func TestWhileTheReadingOfTheTokenHangsNoOtherBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &tokenFile{name: "hung", running: &tokenReading{done: make(chan struct{})}}
+		hung := f.running
+		start := time.Now()
+		_, err := f.read()
+		testkit.WantError(t, "read", err, "hung could not be read within 1s")
+		testkit.WantEqual(t, "the time that it took", time.Since(start), tokenTimeout)
+		testkit.WantEqual(t, "the reading", f.begin(), hung)
+	})
+}
+
+func TestStreamEndsWhenItsTokenIsWithdrawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, file := startWithToken(t, "first")
+		resp := f.request(t, "/events", "Authorization", "Bearer first")
+		defer resp.Body.Close()
+		testkit.WantNumber(t, "the code", resp.StatusCode, 200)
+		ended := make(chan struct{})
+		go func() {
+			io.Copy(io.Discard, resp.Body)
+			close(ended)
+		}()
+		testkit.Pass(time.Minute)
+		testkit.WantNumber(t, "viewers", f.viewers(), 1)
+		write(t, file, "second")
+		start := time.Now()
+		<-ended
+		testkit.WantBetween(t, "the time until the end", time.Since(start), 0, 2*time.Second)
+	})
+}
+
+func TestOtherSitesGetNoStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := start(t, nil)
+		for _, origin := range []string{"http://evil.example", "null", "http://localhost:9999"} {
+			got := f.get(t, "/events", "Host", "localhost:8081", "Origin", origin)
+			testkit.WantNumber(t, "the code for "+origin, got.code, 403)
+		}
+		resp := f.request(t, "/events", "Host", "localhost:8081", "Origin", "http://localhost:8081")
+		defer resp.Body.Close()
+		testkit.WantNumber(t, "the code for its own origin", resp.StatusCode, 200)
 	})
 }

@@ -58,7 +58,7 @@ func New(o Options) *Page {
 // Run takes a sample each second, and feeds the viewers, until ctx ends. Then it ends the streams of all viewers.
 func (p *Page) Run(ctx context.Context) {
 	defer p.hub.end()
-	p.guard.readToken() // logs at once if nobody will be let in
+	p.guard.logUnreadable()
 	everySecond := time.NewTicker(time.Second)
 	defer everySecond.Stop()
 	var reading *stateCall          // the newest reading of the state for the viewers
