@@ -23,6 +23,8 @@ func TestPageInChromium(t *testing.T) {
 	t.Run("a step is shown within a second", func(t *testing.T) { testStepIsShownSoon(t, chromium) })
 	t.Run("other parts", func(t *testing.T) {
 		t.Run("a restart of podcount is shown", func(t *testing.T) { testRestart(t, chromium) })
+		t.Run("what a controller waits for is shown", func(t *testing.T) { testWaitsAreShown(t, chromium) })
+		t.Run("the cause of a change is the patch", func(t *testing.T) { testCauseOfChange(t, chromium) })
 		t.Run("names are text on the cluster", func(t *testing.T) { testNamesOnTheCluster(t, chromium) })
 		t.Run("names are text on the machine", func(t *testing.T) { testNamesOnTheMachine(t, chromium) })
 		t.Run("the keyboard reaches everything", func(t *testing.T) { testKeyboard(t, chromium) })
@@ -100,6 +102,64 @@ func testRestart(t *testing.T, chromium *browser.Browser) {
 			t.Errorf("the console says: %s", line)
 		}
 	}
+}
+
+// testWaitsAreShown gives the page states in which a controller waits, and reads at once what it shows.
+func testWaitsAreShown(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	server := show(t, newProgram(wellState()), "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{})
+	openView(tab, server.url, "cluster")
+	for _, test := range []struct{ controller, want string }{
+		{`{"begun": true, "waits": ""}`, "Working. Nothing fails."},
+		{`{"begun": false, "waits": "Count to be installed"}`, "Working. Nothing fails."},
+		{`{"begun": false, "waits": "Count to be installed"}`, "idle: waits for Count to be installed"},
+		{`{"begun": false, "waits": "the confirmation of its caches"}`, "It waits for the confirmation of its caches."},
+		{`{"begun": false, "waits": "the confirmation of its caches"}`, "About to begin: count"},
+		{`{"begun": false}`, "It waits for its caches."},
+	} {
+		shown := tab.Eval(fmt.Sprintf(`(() => {
+			const count = {name: "count", ready: 0, waiting: 0, failingCount: 0, ...%s};
+			page.emit("state", {controllers: [count], writes: {}, events: {}, started: new Date(), upSeconds: 1});
+			return document.querySelector("#verdict").innerText + document.querySelector("#controllers").innerText;
+		})()`, test.controller))
+		testkit.WantText(t, shown.(string), test.want)
+	}
+	tab.WantQuiet(server.url)
+}
+
+// testCauseOfChange lets a node change twice: by the answer of a patch, which comes before the step of the patch's end,
+// and later by a frame.
+func testCauseOfChange(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	p := newProgram(wellState())
+	server := show(t, p, "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
+	openMachine(tab, server.url)
+	tab.Press("p")
+	for _, step := range []trace.Step{
+		{Point: trace.Frame, Kind: "Node", Key: "node-1", Type: "ADDED", Version: "1"},
+		{Point: trace.Patch, Kind: "Node", Key: "node-1", Version: "1", Bytes: []byte("{}")},
+		{Point: trace.Change, Kind: "Node", Key: "node-1", Type: "changed", Version: "2"},
+		{Point: trace.Patched, Kind: "Node", Key: "node-1", Type: "written", Version: "2"},
+		{Point: trace.Frame, Kind: "Node", Key: "node-1", Type: "MODIFIED", Version: "3"},
+		{Point: trace.Change, Kind: "Node", Key: "node-1", Type: "changed", Version: "3"},
+	} {
+		p.trace.Emit(step)
+	}
+	tab.Await("the steps", `document.querySelector("#pace").innerText.includes("6 steps")`)
+	for range 6 {
+		tab.Press("n")
+	}
+	tab.Await("the changes", `document.querySelectorAll("[data-lane=cache] .chip").length === 2`)
+	for i, want := range []string{"patch", "MODIFIED"} {
+		openDetails(tab, fmt.Sprintf("[data-lane=cache] li:nth-child(%d) .chip", i+1))
+		cause := tab.Eval(`[...document.querySelectorAll("#details .steps li")]
+			.at([...document.querySelectorAll("#details .steps li")].findIndex((li) => li.className === "here") - 1).innerText`)
+		testkit.WantText(t, cause.(string), want+" Node node-1")
+		tab.Press("Escape")
+	}
+	tab.WantQuiet(server.url)
 }
 
 func testNamesOnTheCluster(t *testing.T, chromium *browser.Browser) {
