@@ -25,6 +25,8 @@ func TestPageInChromium(t *testing.T) {
 		t.Run("a restart of podcount is shown", func(t *testing.T) { testRestart(t, chromium) })
 		t.Run("what a controller waits for is shown", func(t *testing.T) { testWaitsAreShown(t, chromium) })
 		t.Run("the cause of a change is the patch", func(t *testing.T) { testCauseOfChange(t, chromium) })
+		t.Run("a key is in one box", func(t *testing.T) { testKeyIsInOneBox(t, chromium) })
+		t.Run("a step without a text ends nothing", func(t *testing.T) { testEmptyText(t, chromium) })
 		t.Run("names are text on the cluster", func(t *testing.T) { testNamesOnTheCluster(t, chromium) })
 		t.Run("names are text on the machine", func(t *testing.T) { testNamesOnTheMachine(t, chromium) })
 		t.Run("the keyboard reaches everything", func(t *testing.T) { testKeyboard(t, chromium) })
@@ -159,6 +161,43 @@ func testCauseOfChange(t *testing.T, chromium *browser.Browser) {
 		testkit.WantText(t, cause.(string), want+" Node node-1")
 		tab.Press("Escape")
 	}
+	tab.WantQuiet(server.url)
+}
+
+// testKeyIsInOneBox lets a worker take keys one after another, and be done with all of them at once.
+func testKeyIsInOneBox(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	server := show(t, newProgram(wellState()), "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
+	openMachine(tab, server.url)
+	emit := func(point trace.Point, keys int) {
+		tab.Eval(fmt.Sprintf(`(() => {
+			for (let i = 0; i < %d; i++) {
+				page.emit("step", {at: new Date(), point: %q, controller: "nodes", key: "key-" + i});
+			}
+		})()`, keys, point))
+	}
+	emit(trace.Taken, 3)
+	tab.Await("three boxes", `document.querySelectorAll("[data-lane=workers] .chip").length === 3`)
+	emit(trace.Done, 20)
+	tab.Await("one box", `document.querySelector("[data-lane=workers] ul").innerText.includes("×20")`)
+	if got := tab.Eval(`document.querySelectorAll("[data-lane=workers] .chip").length`); got != 1.0 {
+		t.Errorf("the keys of one box are in %v boxes", got)
+	}
+	tab.WantQuiet(server.url)
+}
+
+// testEmptyText sends steps whose JSON lacks fields, and after them another one.
+func testEmptyText(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	p := newProgram(wellState())
+	server := show(t, p, "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
+	openMachine(tab, server.url)
+	p.trace.Emit(trace.Step{Point: trace.LogLine})
+	p.trace.Emit(trace.Step{Point: trace.Patch})
+	p.trace.Emit(trace.Step{Point: trace.Change, Kind: "Pod", Key: "default/web-1", Type: "added"})
+	tab.Await("the change", `document.querySelector("[data-lane=cache] ul").innerText.includes("default/web-1")`)
 	tab.WantQuiet(server.url)
 }
 
