@@ -27,6 +27,7 @@ func TestPageInChromium(t *testing.T) {
 		t.Run("the cause of a change is the patch", func(t *testing.T) { testCauseOfChange(t, chromium) })
 		t.Run("a key is in one box", func(t *testing.T) { testKeyIsInOneBox(t, chromium) })
 		t.Run("a step without a text ends nothing", func(t *testing.T) { testEmptyText(t, chromium) })
+		t.Run("a hidden page has no stream", func(t *testing.T) { testHiddenPage(t, chromium) })
 		t.Run("names are text on the cluster", func(t *testing.T) { testNamesOnTheCluster(t, chromium) })
 		t.Run("names are text on the machine", func(t *testing.T) { testNamesOnTheMachine(t, chromium) })
 		t.Run("the keyboard reaches everything", func(t *testing.T) { testKeyboard(t, chromium) })
@@ -198,6 +199,32 @@ func testEmptyText(t *testing.T, chromium *browser.Browser) {
 	p.trace.Emit(trace.Step{Point: trace.Patch})
 	p.trace.Emit(trace.Step{Point: trace.Change, Kind: "Pod", Key: "default/web-1", Type: "added"})
 	tab.Await("the change", `document.querySelector("[data-lane=cache] ul").innerText.includes("default/web-1")`)
+	tab.WantQuiet(server.url)
+}
+
+// hideScript pretends that another tab covers the page, or no longer does.
+const hideScript = `Object.defineProperty(document, "hidden", {value: %t, configurable: true});
+	document.dispatchEvent(new Event("visibilitychange"))`
+
+func testHiddenPage(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	server := show(t, newProgram(wellState()), "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{})
+	openMachine(tab, server.url)
+	tab.Eval(fmt.Sprintf(hideScript, true))
+	if tab.Eval("page.source.readyState === EventSource.CLOSED") != true {
+		t.Error("the hidden page still has its stream")
+	}
+	tab.Eval("page.heardAt = 0; page.check()")
+	if tab.Eval("page.isLost") == true {
+		t.Error("the hidden page says that podcount is lost")
+	}
+	tab.Eval(fmt.Sprintf(hideScript, false))
+	if tab.Eval("page.check(), page.isLost") == true {
+		t.Error("the page says that podcount was lost while it was hidden")
+	}
+	tab.Await("the stream", "page.source.readyState === EventSource.OPEN")
+	tab.Await("the title", `document.title.includes("Working")`)
 	tab.WantQuiet(server.url)
 }
 
