@@ -3,6 +3,8 @@ package page
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,6 +30,8 @@ func TestPageInChromium(t *testing.T) {
 		t.Run("a key is in one box", func(t *testing.T) { testKeyIsInOneBox(t, chromium) })
 		t.Run("a step without a text ends nothing", func(t *testing.T) { testEmptyText(t, chromium) })
 		t.Run("a hidden page has no stream", func(t *testing.T) { testHiddenPage(t, chromium) })
+		t.Run("a failed key is explained", func(t *testing.T) { testFailedKeyIsExplained(t, chromium) })
+		t.Run("a refusal is no restart", func(t *testing.T) { testRefusal(t, chromium) })
 		t.Run("names are text on the cluster", func(t *testing.T) { testNamesOnTheCluster(t, chromium) })
 		t.Run("names are text on the machine", func(t *testing.T) { testNamesOnTheMachine(t, chromium) })
 		t.Run("the keyboard reaches everything", func(t *testing.T) { testKeyboard(t, chromium) })
@@ -226,6 +230,59 @@ func testHiddenPage(t *testing.T, chromium *browser.Browser) {
 	tab.Await("the stream", "page.source.readyState === EventSource.OPEN")
 	tab.Await("the title", `document.title.includes("Working")`)
 	tab.WantQuiet(server.url)
+}
+
+// testFailedKeyIsExplained lets a key wait for a time that is rounded to whole minutes. Then its wait ends.
+func testFailedKeyIsExplained(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	server := show(t, newProgram(wellState()), "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
+	openMachine(tab, server.url)
+	tab.Press("p")
+	tab.Eval(`(() => {
+		const key = {controller: "nodes", key: "node-1"};
+		const minutesLater = "2000-01-01T00:01:59.600Z";
+		page.emit("step", {...key, at: "2000-01-01T00:00:00Z", point: "retried", wait: 119.6e9, count: 3});
+		page.emit("step", {at: minutesLater, point: "change", kind: "Pod", key: "default/web-1", type: "added"});
+		page.emit("step", {...key, at: minutesLater, point: "added", count: 1});
+	})()`)
+	tab.Press("n")
+	openDetails(tab, "[data-lane=queue] .chip")
+	testkit.WantText(t, tab.Text("#details"), "3 times in a row", "2 min 0 s", "failures in a row")
+	tab.Press("Escape")
+	tab.Press("n")
+	tab.Press("n")
+	openDetails(tab, "[data-lane=queue] .chip")
+	testkit.WantText(t, tab.Text("#details"), "key added", "keys ready", "−2 min 0 s")
+	tab.WantQuiet(server.url)
+}
+
+// testRefusal opens a page while there are too many viewers, and then lets them go.
+func testRefusal(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	server := show(t, newProgram(wellState()), "127.0.0.1:0")
+	var others []io.Closer
+	for range viewerLimit {
+		resp, err := http.Get(server.url + "/events")
+		if err != nil {
+			t.Fatal(err)
+		}
+		others = append(others, resp.Body)
+	}
+	tab := chromium.NewTab(t, browser.Options{})
+	tab.Open(server.url)
+	tab.Await("the refusal", `document.querySelector("#connection").innerText.includes("It answers: ")`)
+	if text := tab.Text("#connection"); strings.Contains(text, "..") {
+		t.Errorf("the banner says: %s", text)
+	}
+	for _, other := range others {
+		other.Close()
+	}
+	tab.Await("the page's return", `document.querySelector("#connection").innerText.includes("was without it")`)
+	tab.Await("the state", `document.querySelector("#kinds").textContent.includes("Pod")`)
+	if text := tab.Text("#connection"); strings.Contains(text, "started again") {
+		t.Errorf("the banner says: %s", text)
+	}
 }
 
 func testNamesOnTheCluster(t *testing.T, chromium *browser.Browser) {
