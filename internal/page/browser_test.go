@@ -454,6 +454,13 @@ func testReplay(t *testing.T, chromium *browser.Browser) {
 	goTo(t, tab, "Next fault")
 	tab.Press("Enter")
 	tab.Await("the fault", `document.querySelector("#machine").innerText.includes("Step 3 of 4")`)
+	tab.Click(".history-row[aria-current]")
+	tab.Await("the details", `!document.querySelector("#details").hidden`)
+	tab.Press("n")
+	tab.Press("Escape")
+	if focus := tab.Focus(); focus == nil || !strings.Contains(focus.Element, "history-row") {
+		t.Errorf("the focus is on %v, not on the row of the step", focus)
+	}
 	walk(t, tab)
 	checkLook(t, tab, "a replay")
 	tab.WantQuiet("file://" + file)
