@@ -216,7 +216,7 @@ class Replay {
   }
 
   sayPosition(step) {
-    const after = duration((timeOf(step) - this.began) * 1e6);
+    const after = durationOfNanoseconds((timeOf(step) - this.began) * 1e6);
     const number = (this.at + 1).toLocaleString("en");
     return `Step ${number} of ${this.shown.length.toLocaleString("en")}, ${after} after the beginning.`;
   }
