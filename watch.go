@@ -1133,7 +1133,7 @@ type watchPolicy struct {
 // watchPolicies say what the reflector does after each outcome. A watch is fruitless if every watch from the same
 // version may end in the same way. Then only a relist helps. But a relist is expensive. So where the cause may also be
 // temporary, the reflector first watches again.
-var watchPolicies = map[watchOutcome]watchPolicy{
+var watchPolicies = [...]watchPolicy{
 	// This is normal: servers end each watch after some minutes, and connections break.
 	watchEnded: {
 		name:    "ended",

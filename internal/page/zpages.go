@@ -107,7 +107,7 @@ func answerZpage(w http.ResponseWriter, r *http.Request, kind string, object any
 	if accept == "" {
 		accept = "*/*"
 	}
-	for form := range strings.SplitSeq(accept, ",") {
+	for _, form := range strings.Split(accept, ",") {
 		mediaType, parameters, err := mime.ParseMediaType(form)
 		switch {
 		case err != nil:

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"slices"
 )
 
 // Mask returns a frame of a watch in which the values of most fields are replaced by asterisks. Steps may show only what
@@ -27,9 +28,15 @@ func Mask(frame []byte, isProtobuf bool) []byte {
 // protobufMask says which fields of a message stay. Of the fields that it does not name, texts, bytes and messages are
 // masked. Numbers stay.
 type protobufMask struct {
-	keepsAll bool                     // the field stays as it is
-	prefix   []byte                   // what stands before the message
-	fields   map[uint64]*protobufMask // by field number
+	keepsAll bool   // the field stays as it is
+	prefix   string // what stands before the message
+	fields   []protobufField
+}
+
+// protobufField is a field of a message that stays, or a part of which stays.
+type protobufField struct {
+	number uint64
+	mask   *protobufMask
 }
 
 // keepAll is the mask of a field that stays as it is.
@@ -38,34 +45,44 @@ var keepAll = &protobufMask{keepsAll: true}
 // The masks of a frame's messages.
 // https://github.com/kubernetes/apimachinery/blob/master/pkg/apis/meta/v1/generated.proto
 var (
-	frameMask = &protobufMask{fields: map[uint64]*protobufMask{ // WatchEvent
-		1: keepAll, // type
-		2: {fields: map[uint64]*protobufMask{ // RawExtension
-			1: {prefix: []byte("k8s\x00"), fields: map[uint64]*protobufMask{ // Unknown
-				1: keepAll, // apiVersion and kind
-				2: objectMask,
-			}},
-		}},
+	watchEventMask = &protobufMask{fields: []protobufField{
+		{1, keepAll}, // type
+		{2, rawExtensionMask},
 	}}
 
-	objectMask = &protobufMask{fields: map[uint64]*protobufMask{
-		1: metadataMask,
-		2: {fields: map[uint64]*protobufMask{10: keepAll}}, // nodeName in the spec of a pod
-		3: {fields: map[uint64]*protobufMask{1: keepAll}},  // phase in the status of a pod
+	rawExtensionMask = &protobufMask{fields: []protobufField{
+		{1, unknownMask},
 	}}
 
-	metadataMask = &protobufMask{fields: map[uint64]*protobufMask{
-		1:  keepAll,                                        // name
-		2:  keepAll,                                        // generateName
-		3:  keepAll,                                        // namespace
-		5:  keepAll,                                        // uid
-		6:  keepAll,                                        // resourceVersion
-		8:  keepAll,                                        // creationTimestamp
-		11: keepAll,                                        // labels
-		12: {fields: map[uint64]*protobufMask{1: keepAll}}, // the keys of annotations
-		13: keepAll,                                        // ownerReferences
-		14: keepAll,                                        // finalizers
+	unknownMask = &protobufMask{prefix: "k8s\x00", fields: []protobufField{
+		{1, keepAll}, // apiVersion and kind
+		{2, objectMask},
 	}}
+
+	objectMask = &protobufMask{fields: []protobufField{
+		{1, metadataMask},
+		{2, specMask},
+		{3, statusMask},
+	}}
+
+	metadataMask = &protobufMask{fields: []protobufField{
+		{1, keepAll},  // name
+		{2, keepAll},  // generateName
+		{3, keepAll},  // namespace
+		{5, keepAll},  // uid
+		{6, keepAll},  // resourceVersion
+		{8, keepAll},  // creationTimestamp
+		{11, keepAll}, // labels
+		{12, annotationMask},
+		{13, keepAll}, // ownerReferences
+		{14, keepAll}, // finalizers
+	}}
+
+	annotationMask = &protobufMask{fields: []protobufField{{1, keepAll}}} // its key
+
+	specMask = &protobufMask{fields: []protobufField{{10, keepAll}}} // nodeName of a pod
+
+	statusMask = &protobufMask{fields: []protobufField{{1, keepAll}}} // phase of a pod
 )
 
 // errGarbled means that a frame is not what it should be.
@@ -82,7 +99,7 @@ func maskProtobuf(frame []byte) ([]byte, error) {
 	if isError {
 		return frame, nil // The object is a Status, which has nothing to hide.
 	}
-	return frame, frameMask.apply(frame[lengthSize:])
+	return frame, watchEventMask.apply(frame[lengthSize:])
 }
 
 // The wire types of protobuf. https://protobuf.dev/programming-guides/encoding/#structure
@@ -95,7 +112,7 @@ const (
 
 // apply masks a message in place.
 func (m *protobufMask) apply(message []byte) error {
-	rest, hasPrefix := bytes.CutPrefix(message, m.prefix)
+	rest, hasPrefix := bytes.CutPrefix(message, []byte(m.prefix))
 	if !hasPrefix {
 		return errGarbled
 	}
@@ -136,42 +153,39 @@ func (m *protobufMask) apply(message []byte) error {
 
 // maskField masks the content of a field that has a length: a text, bytes or a message.
 func (m *protobufMask) maskField(number uint64, content []byte) error {
-	field, isKnown := m.fields[number]
+	mask := m.maskOf(number)
 	switch {
-	case !isKnown:
+	case mask == nil:
 		for i := range content {
 			content[i] = '*'
 		}
 		return nil
-	case field.keepsAll:
+	case mask.keepsAll:
 		return nil
 	}
-	return field.apply(content)
+	return mask.apply(content)
 }
 
-// jsonMask says which fields of an object stay: those with the value nil as they are, the others by their own mask.
-// Fields that it does not name are masked.
-type jsonMask map[string]jsonMask
-
-var jsonObjectMask = jsonMask{
-	"apiVersion": nil,
-	"kind":       nil,
-	"metadata": {
-		"name":              nil,
-		"generateName":      nil,
-		"namespace":         nil,
-		"uid":               nil,
-		"resourceVersion":   nil,
-		"generation":        nil,
-		"creationTimestamp": nil,
-		"labels":            nil,
-		"annotations":       {}, // their keys
-		"ownerReferences":   nil,
-		"finalizers":        nil,
-	},
-	"spec":   {"nodeName": nil, "name": nil, "count": nil},
-	"status": {"phase": nil, "count": nil, "healthy": nil, "observedGeneration": nil},
+// maskOf returns the mask of a field, or nil if nothing of it stays.
+func (m *protobufMask) maskOf(number uint64) *protobufMask {
+	for _, field := range m.fields {
+		if field.number == number {
+			return field.mask
+		}
+	}
+	return nil
 }
+
+// The fields of an object in JSON that stay, by the name of the part that they are in. All others are masked.
+var (
+	keptOfObject   = []string{"apiVersion", "kind"}
+	keptOfMetadata = []string{
+		"name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "labels",
+		"ownerReferences", "finalizers",
+	}
+	keptOfSpec   = []string{"nodeName", "name", "count"}
+	keptOfStatus = []string{"phase", "count", "healthy", "observedGeneration"}
+)
 
 // maskJSON masks a frame in JSON.
 func maskJSON(frame []byte) ([]byte, error) {
@@ -187,21 +201,27 @@ func maskJSON(frame []byte) ([]byte, error) {
 	if event.Type == "ERROR" {
 		return frame, nil
 	}
-	jsonObjectMask.apply(event.Object)
+	maskFields(event.Object, keptOfObject, "metadata", "spec", "status")
+	maskFields(partOf(event.Object, "spec"), keptOfSpec)
+	maskFields(partOf(event.Object, "status"), keptOfStatus)
+	metadata := partOf(event.Object, "metadata")
+	maskFields(metadata, keptOfMetadata, "annotations")
+	maskFields(partOf(metadata, "annotations"), nil)
 	return json.Marshal(event)
 }
 
-// apply masks the fields of an object in place.
-func (m jsonMask) apply(object map[string]any) {
+// partOf returns a field that is an object, or nil if it is none.
+func partOf(object map[string]any, name string) map[string]any {
+	part, _ := object[name].(map[string]any)
+	return part
+}
+
+// maskFields masks the values of an object, except those of the kept fields, and of the fields that are parts.
+func maskFields(object map[string]any, kept []string, parts ...string) {
 	for name, value := range object {
-		mask, isKnown := m[name]
-		part, isObject := value.(map[string]any)
-		switch {
-		case isKnown && mask == nil:
-			// It stays as it is.
-		case isKnown && isObject:
-			mask.apply(part)
-		default:
+		_, isObject := value.(map[string]any)
+		isPart := isObject && slices.Contains(parts, name)
+		if !isPart && !slices.Contains(kept, name) {
 			object[name] = "***"
 		}
 	}
