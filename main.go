@@ -312,7 +312,7 @@ type Controller struct {
 
 	queue       *Queue[Key]
 	pace        *ratelimit.Bucket // limits writes
-	coolingDown *sync.Map         // the uids of objects: see coolDown
+	coolingDown *sync.Map         // when objects will have cooled down, by their uids: see coolDown
 	outage      *logging.Outage   // the reconciles that fail, by key
 	panics      *logging.Panics
 
@@ -475,9 +475,10 @@ func (c *Controller) recordWrite(key Key) {
 // waitForTurn waits until -qps allows a write of an object. It returns false if the object cools down after a write
 // (coolDown adds its key again, except with -once), or if podcount stops.
 func (c *Controller) waitForTurn(meta *Meta) bool {
-	_, isCoolingDown := c.coolingDown.Load(meta.UID())
+	cooledAt, isCoolingDown := c.coolingDown.Load(meta.UID())
 	if isCoolingDown {
-		c.trace.Emit(trace.Step{Point: trace.Rests, Controller: c.Name, Key: meta.Key().String()})
+		wait := time.Until(cooledAt.(time.Time))
+		c.trace.Emit(trace.Step{Point: trace.Rests, Controller: c.Name, Key: meta.Key().String(), Wait: wait})
 		return false
 	}
 	return c.pace.Wait(c.life.Stop) == nil
@@ -486,7 +487,7 @@ func (c *Controller) waitForTurn(meta *Meta) bool {
 // coolDown makes the controller leave an object alone for d after a write, and then reconcile the object again. With
 // -once, it leaves the object alone for good, because later changes are for the next run.
 func (c *Controller) coolDown(meta *Meta, d time.Duration) {
-	c.coolingDown.Store(meta.UID(), true)
+	c.coolingDown.Store(meta.UID(), time.Now().Add(d))
 	if c.isOnce {
 		return
 	}
