@@ -119,13 +119,12 @@ func (q *Queue[K]) Done(key K, result Result, err error) {
 		item.stage = stageWaiting
 		took := time.Since(item.stageBegan)
 		if err == nil {
-			item.failures = 0
-			item.lastErr = nil
+			item.failing = nil
 			q.emit(key, trace.Step{Point: trace.Done, Took: took, Wait: result.RequeueAfter})
 		} else {
 			q.backOff(item, result.RetryAfter, err)
 			wait := time.Until(item.notBefore)
-			q.emit(key, trace.Step{Point: trace.Retried, Took: took, Wait: wait, Text: err.Error(), Count: item.failures})
+			q.emit(key, trace.Step{Point: trace.Retried, Took: took, Wait: wait, Text: err.Error(), Count: item.failures()})
 		}
 	}, key)
 	if err == nil && result.RequeueAfter > 0 {
@@ -150,7 +149,7 @@ func (q *Queue[K]) Pending() (keys []K) {
 func (q *Queue[K]) CountPending(maxFailures int) (count int) {
 	q.do(func() {
 		for _, item := range q.items {
-			if item.isPending() && item.failures < maxFailures {
+			if item.isPending() && item.failures() < maxFailures {
 				count++
 			}
 		}
@@ -189,7 +188,7 @@ func (q *Queue[K]) State() (state QueueState) {
 		state.Working = map[string]time.Duration{}
 		var failing []*queueItem[K]
 		for key, item := range q.items {
-			isFailing := item.lastErr != nil
+			isFailing := item.failing != nil
 			if item.stage == stageWorking {
 				state.Working[fmt.Sprint(key)] = time.Since(item.stageBegan)
 			}
@@ -208,7 +207,7 @@ func (q *Queue[K]) State() (state QueueState) {
 
 // describeFailures describes those of the items that fail for longest.
 func describeFailures[K comparable](items []*queueItem[K]) (failing []FailingKey) {
-	sort.Slice(items, func(i, j int) bool { return items[i].failingSince.Before(items[j].failingSince) })
+	sort.Slice(items, func(i, j int) bool { return items[i].failing.since.Before(items[j].failing.since) })
 	for _, item := range items[:min(len(items), maxFailingKeys)] {
 		failing = append(failing, item.describeFailure())
 	}
@@ -245,9 +244,7 @@ func (q *Queue[K]) Stuck(limit time.Duration) (problem string) {
 type queueItem[K comparable] struct {
 	key K
 
-	failures     int       // in a row
-	failingSince time.Time // when the first of them was
-	lastErr      error     // of the last one; nil if the last reconcile has succeeded, or if there was none
+	failing *keyFailures // nil if the last reconcile has succeeded, or if there was none
 
 	// dirty means that the key has work to do that no worker has begun. A key that a worker has becomes dirty when it
 	// is added, because the worker may not have seen the change.
@@ -264,6 +261,21 @@ type queueItem[K comparable] struct {
 	addAt     time.Time // when AddAfter makes the key dirty, or zero
 }
 
+// keyFailures are the failures of a key since its last success.
+type keyFailures struct {
+	count   int
+	since   time.Time // when the first of them was
+	lastErr error
+}
+
+// failures returns how many failures there were in a row.
+func (item *queueItem[K]) failures() int {
+	if item.failing == nil {
+		return 0
+	}
+	return item.failing.count
+}
+
 // queueStage is how far a key has come on its way to a worker.
 type queueStage uint8
 
@@ -273,12 +285,13 @@ const (
 	stageWorking                   // a worker has it
 )
 
+// describeFailure describes a key that fails.
 func (item *queueItem[K]) describeFailure() FailingKey {
 	return FailingKey{
 		Key:      fmt.Sprint(item.key),
-		Failures: item.failures,
-		Since:    item.failingSince,
-		Err:      item.lastErr,
+		Failures: item.failing.count,
+		Since:    item.failing.since,
+		Err:      item.failing.lastErr,
 		RetryAt:  item.notBefore,
 	}
 }
@@ -349,12 +362,12 @@ func (q *Queue[K]) update(step string, change func(*queueItem[K]), keys ...K) {
 
 // backOff makes a key that failed wait for its backoff or for retryAfter, whichever is longer.
 func (q *Queue[K]) backOff(item *queueItem[K], retryAfter time.Duration, err error) {
-	if item.failures == 0 {
-		item.failingSince = time.Now()
+	if item.failing == nil {
+		item.failing = &keyFailures{since: time.Now()}
 	}
-	item.failures++
-	item.lastErr = err
-	backoff := retry.Backoff(item.failures, q.options.Backoff, q.options.MaxBackoff)
+	item.failing.count++
+	item.failing.lastErr = err
+	backoff := retry.Backoff(item.failing.count, q.options.Backoff, q.options.MaxBackoff)
 	item.notBefore = time.Now().Add(max(backoff, retryAfter))
 	item.dirty = true
 	q.settleAt(item.key, item.notBefore)
@@ -496,7 +509,7 @@ func (q *Queue[K]) logStep(step string, item *queueItem[K]) {
 		"key", item.key,
 		"ready", q.countReady(),
 		"keys", len(q.items),
-		"failures", item.failures,
+		"failures", item.failures(),
 		"backoff", max(0, time.Until(item.notBefore)),
 		"add_in", max(0, time.Until(item.addAt)))
 }
