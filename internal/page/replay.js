@@ -127,7 +127,8 @@ class Replay {
   legend() {
     return el("p", { class: "legend" }, "Bars: the more steps, the higher. ",
       el("b", { "data-tone": "warn" }, "▲ a fault, and how long it lasts. "),
-      el("b", { "data-tone": "bad" }, "✗ a broken rule."));
+      el("b", { "data-tone": "bad" }, "✗ a broken rule. "),
+      "In the rows: △ a fault strikes a request, ◇ a change as in any cluster, § another part of the seed.");
   }
 
   header() {
