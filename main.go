@@ -238,7 +238,13 @@ func newClient(o *options.Options, cfg *kubeconfig.Config, dial kube.Dialer, tel
 			tel.metrics.Observe(e.Start, "rest_client_request_duration_seconds", e.Method, e.Host)
 			took := time.Since(e.Start).Round(time.Microsecond)
 			tel.log.Log(ctx, levelRequest, e.Method+" "+e.URI, "status", e.Status, "took", took)
-			tel.trace.EmitFor(2, trace.Step{Point: trace.Request, Type: e.Method, Text: e.URI, Code: e.Status, Took: took})
+			tel.trace.EmitFor(2, trace.Step{ // in the name of kube's Client.exchange, two calls up
+				Point: trace.Request,
+				Type:  e.Method,
+				Text:  e.URI,
+				Code:  e.Status,
+				Took:  took,
+			})
 		},
 	})
 }
@@ -568,7 +574,7 @@ func newPodCountController(m *manager, c *Controller) *podCountController {
 		recorder:   m.recorder,
 		nodes:      m.nodes,
 		pods:       m.pods,
-		podsByNode: CountBy(m.pods.Store, func(pod *Pod) string { return pod.NodeName }),
+		podsByNode: m.podsByNode,
 	}
 }
 
@@ -1370,9 +1376,8 @@ type manager struct {
 	nodes  *Reflector[*Node]
 	counts *Reflector[*Count]
 
-	// Only the page needs these indexes, so they are nil without -page.
-	podsByNamespace *CountIndex[*Pod, string]
-	podsByNode      *CountIndex[*Pod, string]
+	podsByNode      *CountIndex[*Pod, string] // empty unless a controller needs whole pods
+	podsByNamespace *CountIndex[*Pod, string] // only for the page, so it is nil without -page
 
 	election  *leader.Election // nil without -leader-elect
 	leading   chan struct{}    // closed once this replica leads
@@ -1428,9 +1433,9 @@ func newManager(o *options.Options, client *kube.Client, life *process.Lifetime,
 	m.pods = NewCache(m, pods)
 	m.nodes = NewCache(m, nodes)
 	m.counts = NewCache(m, counts)
+	m.podsByNode = CountBy(m.pods.Store, func(pod *Pod) string { return pod.NodeName })
 	if o.Page != "" {
 		m.podsByNamespace = CountBy(m.pods.Store, func(pod *Pod) string { return pod.Key().Namespace })
-		m.podsByNode = CountBy(m.pods.Store, func(pod *Pod) string { return pod.NodeName })
 	}
 	m.setCountersToZero()
 	return m
@@ -2140,7 +2145,7 @@ func adviceFor(err error) string {
 		return "This is a bug in the controller. The log has the stack."
 	}
 	if errors.Is(err, errStripped) {
-		return "Find out what removes the value: a mutating webhook, a MutatingAdmissionPolicy or the schema of the CRD."
+		return "Find out what removes the value: a webhook, a MutatingAdmissionPolicy or the schema of the CRD."
 	}
 	return kube.Advice(err)
 }

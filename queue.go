@@ -123,8 +123,13 @@ func (q *Queue[K]) Done(key K, result Result, err error) {
 			q.emit(key, trace.Step{Point: trace.Done, Took: took, Wait: result.RequeueAfter})
 		} else {
 			q.backOff(item, result.RetryAfter, err)
-			wait := time.Until(item.notBefore)
-			q.emit(key, trace.Step{Point: trace.Retried, Took: took, Wait: wait, Text: err.Error(), Count: item.failures()})
+			q.emit(key, trace.Step{
+				Point: trace.Retried,
+				Took:  took,
+				Wait:  time.Until(item.notBefore),
+				Text:  err.Error(),
+				Count: item.failures(),
+			})
 		}
 	}, key)
 	if err == nil && result.RequeueAfter > 0 {

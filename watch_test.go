@@ -299,7 +299,8 @@ func TestTraceShowsFramesWithTheirBytesAndThenTheChanges(t *testing.T) {
 				return
 			}
 			hasName := bytes.Contains(s.Bytes, []byte("seen"))
-			steps = append(steps, fmt.Sprintf("%s %s %s %s, bytes with its name: %v", s.Point, s.Kind, s.Type, s.Key, hasName))
+			step := fmt.Sprintf("%s %s %s %s", s.Point, s.Kind, s.Type, s.Key)
+			steps = append(steps, fmt.Sprintf("%s, bytes with its name: %v", step, hasName))
 		})
 		f.AddPod("default", "seen", "n1")
 		synctest.Wait()

@@ -68,8 +68,8 @@ func (c *commandLine) checkManifest() error {
 		return errors.New("-manifest -once prints a CronJob, which ends too soon to be looked at: leave out -page")
 	}
 	if c.PageTokenFile != "" || c.Page != "" && !listen.IsLoopback(c.Page) {
-		return errors.New("-manifest mounts no token for the page: leave out -page-token-file, use -page 127.0.0.1:PORT, " +
-			"and look at it through kubectl port-forward")
+		return errors.New("-manifest mounts no token for the page: leave out -page-token-file, " +
+			"use -page 127.0.0.1:PORT, and look at it through kubectl port-forward")
 	}
 	return nil
 }

@@ -21,8 +21,8 @@ func podMoreButton() *button {
 		name:  "pod-more",
 		label: fixed("One pod more"),
 		expect: func(p *playground) string {
-			return "First, podcount finishes what it is doing. Then a pod is created, its event arrives within milliseconds, " +
-				"and the label grows by one. " +
+			return "First, podcount finishes what it is doing. Then a pod is created, its event arrives within " +
+				"milliseconds, and the label grows by one. " +
 				withinInterval(p) + ", so that this may take as long."
 		},
 		act: (*playground).addPod,
@@ -74,8 +74,9 @@ func podLessButton() *button {
 		name:  "pod-less",
 		label: fixed("One pod less"),
 		expect: func(p *playground) string {
-			return "First, podcount finishes what it is doing. Then a pod is deleted. Its kubelet stops it within about " +
-				"a second, and as long as the pod exists, it counts. Then the label shrinks by one; " + withinInterval(p) + "."
+			return "First, podcount finishes what it is doing. Then a pod is deleted. Its kubelet stops it within " +
+				"about a second, and as long as the pod exists, it counts. Then the label shrinks by one; " +
+				withinInterval(p) + "."
 		},
 		act: (*playground).removePod,
 	}

@@ -47,8 +47,8 @@ type cluster struct {
 	expired   time.Time // old Events were removed
 	compacted time.Time // the history was forgotten
 
-	// measurements is how many presses of buttons are measuring. Until they are done, web is not scaled by itself, and the
-	// log of requests stays.
+	// measurements is how many presses of buttons are measuring. Until they are done, web is not scaled by itself, and
+	// the log of requests stays.
 	measurements int
 
 	// mu guards disturbances, and keeps the lines on out in the order of the events.

@@ -78,8 +78,8 @@ func root(t *testing.T, podcount Program) {
 // getPage gets one of podcount's pages.
 type getPage func(path string) (code int, text string)
 
-// startSettled runs podcount on a node, four pods and a Count, and waits until it has written and posted everything that
-// they need. start is startListening or startPage.
+// startSettled runs podcount on a node, four pods and a Count, and waits until it has written and posted everything
+// that they need. start is startListening or startPage.
 func startSettled(t *testing.T, start func(*testing.T, *fakekube.Server, ...string) getPage) getPage {
 	t.Helper()
 	f := fakekube.New()

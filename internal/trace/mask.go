@@ -8,11 +8,10 @@ import (
 	"slices"
 )
 
-// Mask returns a frame of a watch in which the values of most fields are replaced by asterisks. Steps may show only what
-// it returns: environment variables and annotations, such as the one of kubectl apply, may have secrets. What stays are
-// the fields that podcount reads, harmless metadata, and in protobuf also numbers. In protobuf, every byte keeps its
-// place; JSON is written again.
-// If the frame cannot be understood, Mask returns nil. It may change the frame.
+// Mask returns a frame of a watch in which asterisks replace the values of most fields. Steps may show only what it
+// returns: environment variables and annotations, such as the one of kubectl apply, may have secrets. What stays are the
+// fields that podcount reads, harmless metadata, and in protobuf also numbers. In protobuf, every byte keeps its place;
+// JSON is written again. If the frame cannot be understood, Mask returns nil. It may change the frame.
 func Mask(frame []byte, isProtobuf bool) []byte {
 	mask := maskJSON
 	if isProtobuf {

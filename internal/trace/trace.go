@@ -60,7 +60,7 @@ type Step struct {
 	Code    string        `json:"code,omitempty"`  // the HTTP status of an answer
 	Wait    time.Duration `json:"wait,omitempty"`  // how long the key waits, in nanoseconds
 	Took    time.Duration `json:"took,omitempty"`  // how long the step took, in nanoseconds
-	Count   int           `json:"count,omitempty"` // objects of a list or with drift, keys that are ready, or failures in a row
+	Count   int           `json:"count,omitempty"` // of objects, ready keys or failures, as the point says
 
 	// Bytes are the first bytes of a frame, as Mask returns it, or of a patch: at most ByteLimit. Size is the number of
 	// all bytes.
@@ -134,7 +134,7 @@ func placeOf(pc uintptr) string {
 	pkg, function, _ := strings.Cut(path.Base(name), ".")
 	function = strings.ReplaceAll(function, "[...]", "")
 	function, _, _ = strings.Cut(function, ".func") // A closure belongs to the function around it.
-	// The directory in frame.File depends on the machine that compiled the program, so only the name of the file is used.
+	// The directory in frame.File is one of the machine that compiled the program, so only the name of the file is used.
 	place := path.Join(parent, pkg, path.Base(frame.File))
 	if pkg == "main" {
 		place = path.Base(frame.File)
@@ -143,7 +143,8 @@ func placeOf(pc uintptr) string {
 }
 
 // Listen calls handle with every step from now on, until stop is called; a step that is being emitted then may still
-// follow. Several goroutines call handle at once, so their steps may come out of order. It must not wait, because the program waits for it, and must not change or keep the step's bytes.
+// follow. Several goroutines call handle at once, so their steps may come out of order. handle must not wait, because
+// the program waits for it, and must not change or keep the step's bytes.
 func (t *Trace) Listen(handle func(Step)) (stop func()) {
 	own := &listener{handle}
 	t.replace(func(old []*listener) []*listener { return append(old, own) })
