@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"podcount/internal/fakekube"
 	"podcount/internal/testkit"
 )
 
@@ -36,7 +37,8 @@ type testGround struct {
 	client *http.Client
 }
 
-// startGround starts a playground, and waits until podcount has written the label. The test must end it.
+// startGround starts a playground, and waits until podcount has written the label and watches each kind. The test must
+// end it.
 func startGround(t *testing.T, podcountFlags ...string) *testGround {
 	t.Helper()
 	program := podcountProgram(t)
@@ -62,10 +64,21 @@ func startGround(t *testing.T, podcountFlags ...string) *testGround {
 	t.Cleanup(g.end)
 	p.use(func(c *cluster) { c.measurements++ }) // so that web is not scaled by itself
 	g.wantSoon("the label is right", func() bool { return p.label() == p.truth() })
+	for _, resource := range []string{"pods", "nodes", "counts"} {
+		g.wantSoon(resource+" are watched", func() bool { return g.isWatched(resource) })
+	}
 	_, after, _ := strings.Cut(g.out.String(), "Look at it in a browser: ")
 	address, _, _ := strings.Cut(after, "/\n")
 	g.page = address
 	return g
+}
+
+// isWatched reports whether podcount has listed a resource, and has begun to watch it.
+func (g *testGround) isWatched(resource string) bool {
+	watches := g.cluster.fake.Requests(func(q fakekube.Request) bool {
+		return g.isPodcount(q) && q.Verb == "watch" && q.Resource == resource
+	})
+	return len(watches) > 0
 }
 
 // wantSoon waits until a condition holds.
