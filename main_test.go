@@ -658,7 +658,7 @@ func TestSimulationReadsTheLog(t *testing.T) {
 
 func TestMemoryIsBackAtEachCalm(t *testing.T) {
 	skipUnderTheRaceDetector(t) // which also needs memory of its own
-	const allowance = 60_000    // bytes for each process: twice the most that grew in the runs that set it
+	const allowance = 60_000    // bytes for each process: 1.6 times the most that grew in the runs that set it
 	for _, seed := range []uint64{13, 23} {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { sim.CheckMemory(t, podcountSimulated(seed), allowance) })
 	}

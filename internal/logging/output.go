@@ -201,8 +201,12 @@ func (o *Output) removeFirst(written bufferEntry) {
 		o.buffer[0].dropped = grown
 		return
 	}
+	o.buffer[0] = bufferEntry{} // The array of the buffer must not keep the line.
 	o.buffer = o.buffer[1:]
 	o.bytes -= len(written.line)
+	if len(o.buffer) == 0 {
+		o.buffer = nil // Nor may the array stay after a burst of lines.
+	}
 }
 
 // write writes a line to the file, or counts the lines in a gap. If lines are missing and the file accepts lines, it

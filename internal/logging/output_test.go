@@ -133,6 +133,33 @@ func TestClosedOutputDropsLines(t *testing.T) {
 	})
 }
 
+func TestOutputForgetsLinesThatAreWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		goOn := make(chan struct{})
+		file := testkit.WriterFunc(func(b []byte) (int, error) {
+			<-goOn
+			return len(b), nil
+		})
+		o := NewOutput(file, OutputLimit, reportMissing)
+		defer o.Close(t.Context(), time.Minute, time.Second)
+		for i := range 10 {
+			fmt.Fprintln(o, i)
+		}
+		array := o.buffer
+
+		goOn <- struct{}{}
+		synctest.Wait()
+		if array[0].line != nil {
+			t.Errorf("the array of the buffer still has the line %q", array[0].line)
+		}
+		close(goOn)
+		synctest.Wait()
+		if o.buffer != nil {
+			t.Errorf("an empty buffer has an array for %d lines", cap(o.buffer))
+		}
+	})
+}
+
 func TestCloseWaitsWhileLinesAreRead(t *testing.T) {
 	liveContext := (*testing.T).Context
 	for _, row := range []struct {
