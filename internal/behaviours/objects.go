@@ -109,12 +109,34 @@ func (w *world) addAccount(name string) (token string) {
 }
 
 // addPodcountAccount creates a service account with the cluster-wide rights that the manifest gives podcount, and
-// returns its token.
+// returns its token. From then on, the server grants these rights.
 func (w *world) addPodcountAccount(name string) (token string) {
 	w.Helper()
 	token = w.addAccount(name)
 	w.grant(name)
+	w.awaitRights(name)
 	return token
+}
+
+// awaitRights waits until a service account may list pods. A real server learns of new roles and bindings by watches of
+// its own, up to a second later.
+func (w *world) awaitRights(account string) {
+	w.Helper()
+	if w.options.Fake != nil {
+		return // It does not check rights.
+	}
+	review := object{
+		"apiVersion": "authorization.k8s.io/v1",
+		"kind":       "SubjectAccessReview",
+		"spec": object{
+			"user":               "system:serviceaccount:" + w.namespace + ":" + account,
+			"resourceAttributes": object{"verb": "list", "resource": "pods"},
+		},
+	}
+	w.await("the server lets "+account+" list pods", func() bool {
+		answer := w.send("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+		return answer["status"].(object)["allowed"] == true
+	})
 }
 
 // grant gives a service account the cluster-wide rights that the manifest gives podcount.
