@@ -119,7 +119,7 @@ func (w *world) addPodcountAccount(name string) (token string) {
 }
 
 // awaitRights waits until a service account may list pods. A real server learns of new roles and bindings by watches of
-// its own, up to a second later.
+// its own, a moment later.
 func (w *world) awaitRights(account string) {
 	w.Helper()
 	if w.options.Fake != nil {
