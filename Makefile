@@ -1,8 +1,9 @@
 # The commands to build and test podcount. Most need only Go. `make run` is more useful with kubectl.
 VERSION   := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT    := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 ARGS      := -v 2 -interval 3s
 FUZZTIME  := 5m
-FLAGS     := -trimpath -ldflags '-s -w -X main.version=$(VERSION)'
+FLAGS     := -trimpath -ldflags '-s -w -funcalign=16 -X podcount/internal/build.Version=$(VERSION) -X podcount/internal/build.Commit=$(COMMIT)'
 DOCKER    := docker
 IMAGE     := podcount:latest
 PLATFORMS := linux/$(shell go env GOARCH)

@@ -59,6 +59,7 @@ import (
 	"podcount/deploy"
 	"podcount/internal/background"
 	"podcount/internal/backlog"
+	"podcount/internal/build"
 	"podcount/internal/events"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
@@ -75,8 +76,6 @@ import (
 	"podcount/internal/trace"
 	"podcount/internal/wire"
 )
-
-var version = "dev" // the linker sets it from git
 
 // controllers are all jobs that podcount can do. To add one, append it in an init function: see docs/internals.md.
 var controllers = []Controller{
@@ -159,7 +158,7 @@ func connectAndRun(
 	}
 	defer cfg.Close()
 	client := newClient(o, cfg, dial, tel)
-	tel.log.Info("podcount starts", "version", version, "server", cfg.Server.Redacted(), "from", cfg.Source)
+	tel.log.Info("podcount starts", "version", build.Version, "server", cfg.Server.Redacted(), "from", cfg.Source)
 
 	life := process.NewLifetime(ctx, drainTimeout)
 	defer life.End()
@@ -210,7 +209,7 @@ func stoppedEarly(o *options.Options) error {
 
 // parseFlags reads the flags: see options.Parse.
 func parseFlags(args []string, stdout io.Writer) (*options.Options, error) {
-	program := options.Program{Version: version, PodFields: podFields}
+	program := options.Program{PodFields: podFields}
 	for _, c := range controllers {
 		program.Controllers = append(program.Controllers, options.Controller{
 			Name:   c.Name,
@@ -230,7 +229,7 @@ const levelRequest = slog.Level(-6)
 func newClient(o *options.Options, cfg *kubeconfig.Config, dial kube.Dialer, tel telemetry) *kube.Client {
 	return kube.NewClient(cfg, kube.Options{
 		Dial:         dial,
-		UserAgent:    "podcount/" + version + " (" + runtime.GOOS + "/" + runtime.GOARCH + ")",
+		UserAgent:    "podcount/" + build.Version + " (" + runtime.GOOS + "/" + runtime.GOARCH + ")",
 		FieldManager: "podcount",
 		DryRun:       o.DryRun,
 		Observe: func(ctx context.Context, e kube.Exchange) {
@@ -1939,7 +1938,7 @@ func (m *manager) servePage() (*listen.Server, error) {
 		Sample:    m.newSampler(),
 		Trace:     m.trace,
 		Flags:     m.pageFlags(),
-		Version:   version,
+		Version:   build.Version,
 		Started:   m.started,
 		Address:   m.options.Page,
 		TokenFile: m.options.PageTokenFile,
@@ -2014,7 +2013,7 @@ func (m *manager) incompleteCaches() (kinds []string) {
 // state returns the present state, for the page.
 func (m *manager) state() page.State {
 	s := page.State{
-		Version:    version,
+		Version:    build.Version,
 		Host:       hostname(),
 		Server:     m.server,
 		Started:    m.started,
@@ -2243,7 +2242,7 @@ func (m *manager) setGauges() {
 	}
 	m.metrics.Set(float64(m.out.Stderr.Lost()), "podcount_lines_dropped_total", "stderr")
 	m.metrics.Set(float64(m.out.Stdout.Lost()), "podcount_lines_dropped_total", "stdout")
-	m.metrics.Set(1, "podcount_build_info", version, runtime.Version())
+	m.metrics.Set(1, "podcount_build_info", build.Version, runtime.Version())
 	metrics.SetProcess(m.metrics, m.started)
 }
 

@@ -32,14 +32,14 @@ func StyleOf(format string, w io.Writer, getenv func(string) string) Style {
 	switch {
 	case format == "json":
 		return Style{form: jsonLines}
-	case format == "text" || !isTerminal(w):
+	case format == "text" || !IsTerminal(w):
 		return Style{form: logfmt}
 	}
 	return Style{form: terminal, color: getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"}
 }
 
-// isTerminal reports whether w is a terminal. It mistakes /dev/null for one, which does no harm.
-func isTerminal(w io.Writer) bool {
+// IsTerminal reports whether w is a terminal. It mistakes /dev/null for one, which does no harm.
+func IsTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {
 		return false

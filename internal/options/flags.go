@@ -45,6 +45,7 @@ type commandLine struct {
 	manifestNamespace string // the namespace of podcount in the manifest
 	image             string // the image of podcount in the manifest
 	showsVersion      bool
+	showsSource       bool
 }
 
 // newCommandLine defines all flags.
@@ -156,7 +157,8 @@ func (c *commandLine) defineOperation() {
 			"4 adds each watch event and queue step; 6 adds each request")
 	c.stringFlag(&c.LogFormat, "log-format", "FORMAT",
 		"log to stderr as text (logfmt), json, or auto: short lines on a terminal, and text elsewhere")
-	c.boolFlag(&c.showsVersion, "version", "print the version, and exit")
+	c.boolFlag(&c.showsVersion, "version", "print the version, the commit, Go's version and the FIPS mode, and exit")
+	c.boolFlag(&c.showsSource, "source", "write the source of this podcount to stdout, as a tar, and exit")
 	c.addToHelp("-h", "print this help, and exit")
 
 	c.beginSection("Installing")

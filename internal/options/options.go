@@ -8,12 +8,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"time"
 
 	"podcount/deploy"
+	"podcount/internal/build"
 	"podcount/internal/kube"
+	"podcount/internal/logging"
 )
 
 // Options are the values of the flags. Parse returns them checked.
@@ -73,7 +74,6 @@ type FlagValue struct{ Name, Value string }
 
 // Program describes the program whose flags Parse reads.
 type Program struct {
-	Version     string
 	Controllers []Controller
 	PodFields   []string // the fields of pods that -field-selector may name
 }
@@ -133,7 +133,9 @@ func Parse(args []string, stdout io.Writer, program Program) (*Options, error) {
 	case asksForHelp:
 		show = c.printHelp
 	case c.showsVersion:
-		show = c.printVersion
+		show = printVersion
+	case c.showsSource:
+		show = printSource
 	case c.controllerList == "help":
 		show = c.listControllers
 	case c.manifestParts != "":
@@ -152,7 +154,7 @@ func Parse(args []string, stdout io.Writer, program Program) (*Options, error) {
 // flagValues returns the values for Options.Flags.
 func (c *commandLine) flagValues() (values []FlagValue) {
 	c.flags.VisitAll(func(f *flag.Flag) {
-		if isOfManifest(f.Name) || f.Name == "version" {
+		if isOfManifest(f.Name) || f.Name == "version" || f.Name == "source" {
 			return
 		}
 		value := f.Value.String()
@@ -173,9 +175,17 @@ func (c *commandLine) printHelp(stdout io.Writer) error {
 	return err
 }
 
-func (c *commandLine) printVersion(stdout io.Writer) error {
-	_, err := fmt.Fprintln(stdout, "podcount", c.program.Version, runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH)
+func printVersion(stdout io.Writer) error {
+	_, err := io.WriteString(stdout, build.Describe())
 	return err
+}
+
+// printSource writes the source as a tar, which nobody wants to see on a terminal.
+func printSource(stdout io.Writer) error {
+	if logging.IsTerminal(stdout) {
+		return usageError(errors.New("-source writes a tar: redirect it, as in podcount -source >podcount.tar"))
+	}
+	return build.WriteSource(stdout)
 }
 
 // listControllers prints a line about each controller.

@@ -12,7 +12,6 @@ import (
 
 // testProgram has controllers of the same names as podcount.
 var testProgram = Program{
-	Version: "v1",
 	Controllers: []Controller{
 		{Name: "pod-count", About: "counts"},
 		{Name: "count", About: "compares"},
@@ -225,7 +224,7 @@ func TestNodesOfTheTotal(t *testing.T) {
 }
 
 func TestVersionIsPrinted(t *testing.T) {
-	testkit.WantText(t, printed(t, "-version"), "podcount v1 go1.")
+	testkit.WantText(t, printed(t, "-version"), "podcount dev\ncommit: unknown\nGo: go1.", "FIPS 140-3: ")
 }
 
 func TestControllersHelpListsThem(t *testing.T) {
