@@ -1,18 +1,20 @@
 # The commands to build and test podcount. Most need only Go. `make run` is more useful with kubectl.
-VERSION   := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-COMMIT    := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 ARGS      := -v 2 -interval 3s
 FUZZTIME  := 5m
-FLAGS     := -trimpath -ldflags '-s -w -funcalign=16 -X podcount/internal/build.Version=$(VERSION) -X podcount/internal/build.Commit=$(COMMIT)'
 DOCKER    := docker
 IMAGE     := podcount:latest
-PLATFORMS := linux/$(shell go env GOARCH)
+PLATFORMS :=
+VERSION   :=
+KEY       :=
 export CGO_ENABLED = 0
 
-.PHONY: build manifests image run test sim sweep mutants e2e fuzz bench lint clean
+# The command that builds podcount. It runs on this machine, also if GOOS and GOARCH name another one.
+MAKE_RELEASE := GOOS= GOARCH= GOFIPS140=off go run ./internal/release
 
-build: ## build podcount: one static binary, bin/podcount
-	go build $(FLAGS) -o bin/podcount .
+.PHONY: build manifests image archive release verify run test sim sweep mutants e2e fuzz bench lint clean
+
+build: ## build podcount: one static binary, bin/podcount; GOOS, GOARCH and GOFIPS140 are as for go build
+	@$(MAKE_RELEASE) build -version '$(VERSION)' -os '$(GOOS)' -arch '$(GOARCH)' -fips '$(GOFIPS140)'
 
 manifests: ## write deploy/*.yaml from deploy/templates
 	go test -count=1 -run '^TestAlertRulesAreTheFileHere$$' ./deploy -update
@@ -21,14 +23,31 @@ manifests: ## write deploy/*.yaml from deploy/templates
 	done
 
 # buildx, which several platforms need, sets TARGETARCH itself. Other builders may not.
-image: ## build an image of the binary; options: PLATFORMS=linux/amd64,linux/arm64 IMAGE=NAME DOCKER=podman
+image archive: PLATFORMS := $(or $(PLATFORMS),linux/$(shell go env GOARCH))
+image: ## build an image with docker; options: PLATFORMS=linux/amd64,linux/arm64 IMAGE=NAME DOCKER=podman
+	@$(DOCKER) info >/dev/null || { \
+		echo 'make image: $(DOCKER) does not work here: see above. Without docker, `make archive` writes an image to a file.'; \
+		exit 1; \
+	} >&2
 	@for p in $$(echo $(PLATFORMS) | tr , ' '); do \
 		arch=$$(echo $$p | cut -d/ -f2); \
-		GOOS=linux GOARCH=$$arch go build $(FLAGS) -o bin/podcount-linux-$$arch . || exit 1; \
+		$(MAKE_RELEASE) build -version '$(VERSION)' -os linux -arch $$arch -fips '$(GOFIPS140)' \
+			-o bin/podcount-linux-$$arch || exit 1; \
 	done; \
 	case $(PLATFORMS) in *,*) arch_arg= ;; *) arch_arg="--build-arg TARGETARCH=$$arch" ;; esac; \
-	$(DOCKER) build --platform $(PLATFORMS) $$arch_arg --build-arg VERSION=$(VERSION) \
+	version=$$($(MAKE_RELEASE) version -version '$(VERSION)') || exit 1; \
+	$(DOCKER) build --platform $(PLATFORMS) $$arch_arg --build-arg VERSION=$$version \
 		-t $(IMAGE) -f deploy/Dockerfile bin
+
+archive: ## write an image to bin/podcount-image.tar, without docker; PLATFORMS and VERSION are options
+	@$(MAKE_RELEASE) image -version '$(VERSION)' -platforms '$(PLATFORMS)' -fips '$(GOFIPS140)' \
+		-o bin/podcount-image.tar
+
+release: ## write bin/podcount-v1.1.0.tar, with all that a site needs: make release VERSION=v1.1.0 [KEY=FILE]
+	@$(MAKE_RELEASE) all -version '$(VERSION)' -platforms '$(PLATFORMS)' -fips '$(GOFIPS140)' -key '$(KEY)'
+
+verify: ## build a release again, and compare all bytes: make verify RELEASE=podcount-v1.1.0.tar
+	@$(MAKE_RELEASE) verify '$(RELEASE)'
 
 run: build ## run podcount against a fake API server, without a cluster; ARGS='-v 4' shows more
 	@echo compiling the playground

@@ -54,15 +54,15 @@ func noWallClock(t *testing.T, podcount Program) {
 	}
 }
 
-// productFiles returns the paths of podcount's source files without those that serve tests. It also leaves out
-// controllers that users have added beside main.go.
+// productFiles returns the paths of podcount's source files without those that serve tests and releases. It also leaves
+// out controllers that users have added beside main.go.
 func productFiles(t *testing.T) []string {
 	t.Helper()
 	below, err := filepath.Glob("internal/*/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	servesTests := regexp.MustCompile(`_test\.go$|^internal/(fakekube|playground|sim|suite|testkit|behaviours)/`)
+	isOther := regexp.MustCompile(`_test\.go$|^internal/(fakekube|playground|sim|suite|testkit|behaviours|release)/`)
 	return append([]string{"main.go", "watch.go", "cache.go", "queue.go"},
-		slices.DeleteFunc(below, servesTests.MatchString)...)
+		slices.DeleteFunc(below, isOther.MatchString)...)
 }

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"io"
+	"testing"
+	"time"
+
+	"podcount/internal/testkit"
+)
+
+func TestTarDependsOnNamesAndContentsAlone(t *testing.T) {
+	modified := time.Unix(1700000000, 0)
+	files := []file{{name: "b", contents: []byte("2"), isExecutable: true}, {name: "a", contents: []byte("1")}}
+	packed, err := packTar("folder", files, modified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := packTar("folder", []file{files[1], files[0]}, modified.In(time.FixedZone("east", 3600)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(packed, again) {
+		t.Error("another order and another time zone give other bytes")
+	}
+}
+
+func TestTarHasFilesOfRootSortedInOneFolder(t *testing.T) {
+	modified := time.Unix(1700000000, 0)
+	packed, err := packTar("folder", []file{{name: "b", isExecutable: true}, {name: "a"}}, modified)
+	if err != nil {
+		t.Fatal(err)
+	}
+	type member struct {
+		name     string
+		mode     int64
+		owner    int
+		modified int64
+	}
+	var members []member
+	for archive := tar.NewReader(bytes.NewReader(packed)); ; {
+		header, err := archive.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		members = append(members, member{header.Name, header.Mode, header.Uid + header.Gid, header.ModTime.Unix()})
+	}
+	testkit.WantEqual(t, "the members", members, []member{
+		{"folder/a", 0o644, 0, 1700000000},
+		{"folder/b", 0o755, 0, 1700000000},
+	})
+}
+
+func TestCompressedBytesHaveNoTimeAndNoName(t *testing.T) {
+	packed, err := compress([]byte("text"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The header of gzip: two bytes of magic, the method, flags (a name is one), and four bytes of time.
+	testkit.WantEqual(t, "the flags", packed[3], 0)
+	testkit.WantEqual(t, "the time", string(packed[4:8]), "\x00\x00\x00\x00")
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// stampName is the file that says which commit a tree without git is.
+//
+// In git, the file has a placeholder, which `git archive` replaces: see export-subst in the manual of gitattributes.
+// The sources that this command packs have the file in its final form, too. So an archive of the source knows its
+// commit.
+const stampName = "internal/release/stamp"
+
+// tree is the source that is built.
+type tree struct {
+	dir     string
+	version string    // such as v1.1.0, v1.1.0-3-g0123456789ab or dev
+	commit  string    // 40 hexadecimal digits, or unknown; "-dirty" follows if files differ from the commit
+	time    time.Time // when the commit was made
+	isGit   bool
+}
+
+// readTree finds out what the source in dir is. If version is not empty, it replaces the version that git or the stamp
+// knows. A tree that has neither is the version dev, of an unknown commit.
+func readTree(dir, version string) (tree, error) {
+	t := tree{dir: dir}
+	err := checkVersion(version)
+	if err != nil {
+		return tree{}, err
+	}
+	_, err = os.Stat(filepath.Join(dir, ".git")) // A folder, or a file in a worktree.
+	t.isGit = err == nil
+	if t.isGit {
+		err = t.askGit()
+	} else {
+		err = t.readStamp()
+	}
+	if err != nil {
+		return tree{}, err
+	}
+	if version != "" {
+		t.version = version
+	}
+	return t, nil
+}
+
+// isVersion matches versions that can be part of a file's name, and the tag of an image.
+var isVersion = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._-]{0,127}$`)
+
+func checkVersion(version string) error {
+	if version != "" && !isVersion.MatchString(version) {
+		return fmt.Errorf("VERSION=%s: use at most 128 letters, digits, '.', '_' and '-', as in v1.1.0", version)
+	}
+	return nil
+}
+
+// askGit sets what git knows.
+func (t *tree) askGit() error {
+	head, err := t.git("log", "-1", "--format=%H %ct")
+	if err != nil {
+		return err
+	}
+	description, err := t.git("describe", "--tags", "--always", "--abbrev=12")
+	if err != nil {
+		return err
+	}
+	if err := t.setCommit(head + " " + description); err != nil {
+		return err
+	}
+	changes, err := t.git("status", "--porcelain")
+	if err != nil {
+		return err
+	}
+	if changes != "" {
+		t.version += "-dirty"
+		t.commit += "-dirty"
+	}
+	return nil
+}
+
+// git returns what git prints, without the last newline.
+func (t *tree) git(args ...string) (string, error) {
+	command := exec.Command("git", args...)
+	command.Dir = t.dir
+	output, err := command.Output()
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		return "", fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(exit.Stderr)))
+	}
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w", strings.Join(args, " "), err)
+	}
+	return strings.TrimSpace(string(output)), nil
+}
+
+// readStamp sets what the stamp says. The placeholder, and no stamp at all, say nothing.
+func (t *tree) readStamp() error {
+	t.version = "dev"
+	t.commit = "unknown"
+	t.time = time.Unix(0, 0)
+	stamp, err := os.ReadFile(filepath.Join(t.dir, stampName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	text := strings.TrimSpace(string(stamp))
+	if strings.HasPrefix(text, "$Format") {
+		return nil
+	}
+	if err := t.setCommit(text); err != nil {
+		return fmt.Errorf("%s: %w", stampName, err)
+	}
+	return nil
+}
+
+// setCommit sets commit, time and version from a line "COMMIT SECONDS VERSION". The seconds count from 1970. Without a
+// version, which `git archive` leaves out if there is no tag, it is the beginning of the commit.
+func (t *tree) setCommit(line string) error {
+	words := strings.Fields(line)
+	if len(words) == 2 {
+		words = append(words, words[0][:min(12, len(words[0]))])
+	}
+	if len(words) != 3 {
+		return fmt.Errorf("%q is not COMMIT SECONDS VERSION", line)
+	}
+	seconds, err := strconv.ParseInt(words[1], 10, 64)
+	if err != nil {
+		return fmt.Errorf("%q is not COMMIT SECONDS VERSION: %w", line, err)
+	}
+	t.commit = words[0]
+	t.time = time.Unix(seconds, 0)
+	t.version = words[2]
+	return nil
+}
+
+// stamp returns the contents of the file stamp in the sources that are packed.
+func (t *tree) stamp() []byte {
+	if t.commit == "unknown" {
+		return []byte("$Format: unknown$\n")
+	}
+	return fmt.Appendf(nil, "%s %d %s\n", t.commit, t.time.Unix(), t.version)
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"podcount/internal/testkit"
+)
+
+const testCommit = "0123456789abcdef0123456789abcdef01234567"
+
+// folderWith returns a folder with these files, given as name and contents in turn.
+func folderWith(t *testing.T, namesAndContents ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := 0; i < len(namesAndContents); i += 2 {
+		path := filepath.Join(dir, namesAndContents[i])
+		if err := writeFile(path, []byte(namesAndContents[i+1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestTreeWithoutGitIsWhatItsStampSays(t *testing.T) {
+	rows := []struct{ stamp, version, commit string }{
+		{testCommit + " 1700000000 v1.1.0\n", "v1.1.0", testCommit},
+		{testCommit + " 1700000000 \n", "0123456789ab", testCommit}, // git archive without a tag
+		{"$Format:%H %ct$\n", "dev", "unknown"},
+	}
+	for _, row := range rows {
+		read, err := readTree(folderWith(t, stampName, row.stamp), "")
+		if err != nil {
+			t.Errorf("%q: %v", row.stamp, err)
+		}
+		testkit.WantEqual(t, "the version", read.version, row.version)
+		testkit.WantEqual(t, "the commit", read.commit, row.commit)
+		if row.commit != "unknown" {
+			testkit.WantEqual(t, "the time", read.time.Unix(), 1700000000)
+		}
+	}
+}
+
+func TestTreeWithoutGitAndStampIsUnknown(t *testing.T) {
+	read, err := readTree(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WantEqual(t, "the version", read.version, "dev")
+	testkit.WantEqual(t, "the commit", read.commit, "unknown")
+}
+
+func TestDamagedStampIsAnErrorThatNamesIt(t *testing.T) {
+	for _, stamp := range []string{"one", "a commit v1.1.0", "", testCommit + " soon v1.1.0"} {
+		_, err := readTree(folderWith(t, stampName, stamp), "")
+		if err == nil || !strings.Contains(err.Error(), stampName) {
+			t.Errorf("%q gives the error %v", stamp, err)
+		}
+	}
+}
+
+func TestGivenVersionReplacesThatOfTheStamp(t *testing.T) {
+	dir := folderWith(t, stampName, testCommit+" 1700000000 v1.1.0")
+	read, err := readTree(dir, "v1.2.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WantEqual(t, "the version", read.version, "v1.2.0")
+	testkit.WantEqual(t, "the commit", read.commit, testCommit)
+}
+
+func TestVersionsThatNoFileCanHaveAreRefused(t *testing.T) {
+	for _, version := range []string{"v1/2", "v1 2", "../x", "-v1", "v1'", strings.Repeat("v", 129)} {
+		if _, err := readTree(t.TempDir(), version); err == nil {
+			t.Errorf("the version %q is accepted", version)
+		}
+	}
+}
+
+// gitRepository returns a folder in which the files were committed.
+func gitRepository(t *testing.T, namesAndContents ...string) tree {
+	t.Helper()
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("this test needs git")
+	}
+	dir := folderWith(t, namesAndContents...)
+	for _, line := range []string{"init -q", "add .", "commit -q -m first"} {
+		runGit(t, dir, strings.Fields(line)...)
+	}
+	return tree{dir: dir, isGit: true}
+}
+
+func runGit(t *testing.T, dir string, args ...string) []byte {
+	t.Helper()
+	command := exec.Command("git", args...)
+	command.Dir = dir
+	command.Env = append(os.Environ(),
+		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_AUTHOR_DATE=1700000000 +0000",
+		"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com", "GIT_COMMITTER_DATE=1700000000 +0000",
+	)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("git %s: %v: %s", strings.Join(args, " "), err, output)
+	}
+	return output
+}
+
+func TestGitSaysWhichVersionATreeIs(t *testing.T) {
+	repository := gitRepository(t, "main.go", "package main")
+	head, err := repository.git("rev-parse", "HEAD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	untagged, err := readTree(repository.dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WantEqual(t, "the version without a tag", untagged.version, head[:12])
+	testkit.WantEqual(t, "the commit", untagged.commit, head)
+	testkit.WantEqual(t, "the time", untagged.time.UTC(), time.Unix(1700000000, 0).UTC())
+
+	runGit(t, repository.dir, "tag", "v1.1.0")
+	tagged, err := readTree(repository.dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WantEqual(t, "the version with a tag", tagged.version, "v1.1.0")
+
+	if err := writeFile(filepath.Join(repository.dir, "new.go"), nil); err != nil {
+		t.Fatal(err)
+	}
+	changed, err := readTree(repository.dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WantEqual(t, "the version with a new file", changed.version, "v1.1.0-dirty")
+	testkit.WantEqual(t, "the commit with a new file", changed.commit, head+"-dirty")
+}
+
+func TestArchiveOfGitKnowsItsCommit(t *testing.T) {
+	attributes, err := os.ReadFile(".gitattributes")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stamp, err := os.ReadFile("stamp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	isFilled := !strings.HasPrefix(string(stamp), "$Format")
+	if isFilled {
+		t.Skip("this source is from an archive")
+	}
+	repository := gitRepository(t, stampName, string(stamp), "internal/release/.gitattributes", string(attributes))
+	runGit(t, repository.dir, "tag", "v1.1.0")
+	head, err := repository.git("rev-parse", "HEAD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unpacked := t.TempDir()
+	runGit(t, repository.dir, "archive", "-o", filepath.Join(unpacked, "source.tar"), "HEAD")
+	tar := exec.Command("tar", "xf", "source.tar")
+	tar.Dir = unpacked
+	if output, err := tar.CombinedOutput(); err != nil {
+		t.Fatalf("tar: %v: %s", err, output)
+	}
+	read, err := readTree(unpacked, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WantEqual(t, "the version", read.version, "v1.1.0")
+	testkit.WantEqual(t, "the commit", read.commit, head)
+}
+
+func TestPackedSourceKnowsItsCommit(t *testing.T) {
+	original := tree{version: "v1.1.0", commit: testCommit, time: time.Unix(1700000000, 0)}
+	read, err := readTree(folderWith(t, stampName, string(original.stamp())), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read.dir = ""
+	testkit.WantEqual(t, "the tree", read, original)
+}
+
+func TestSourceOfAnUnknownCommitStaysUnknown(t *testing.T) {
+	original, err := readTree(t.TempDir(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := readTree(folderWith(t, stampName, string(original.stamp())), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WantEqual(t, "the commit", read.commit, "unknown")
+}

@@ -1,0 +1,34 @@
+// Validates a bill of materials by CycloneDX's own schema, and compares it with the one that CycloneDX's own tool made
+// of a binary: both must name the same libraries.
+//
+//     node sbom.js BILL BILL-OF-THE-TOOL
+
+const fs = require('fs');
+const { Spec, Validation } = require('@cyclonedx/cyclonedx-library');
+
+const [ours, theirs] = process.argv.slice(2).map((file) => fs.readFileSync(file, 'utf8'));
+
+function fail(problem) {
+  console.error('sbom:', problem);
+  process.exit(1);
+}
+
+// libraries returns the name and the version of each library. The tool writes Go's version as go1.26, and we as 1.26,
+// as the databases of vulnerabilities do.
+function libraries(bill) {
+  const named = JSON.parse(bill).components.map((c) => c.name + ' ' + c.version.replace(/^go/, ''));
+  return named.sort().join(', ');
+}
+
+async function main() {
+  const problem = await new Validation.JsonStrictValidator(Spec.Version.v1dot6).validate(ours);
+  if (problem !== null) {
+    fail(JSON.stringify(problem, null, 2));
+  }
+  if (libraries(ours) !== libraries(theirs)) {
+    fail(`the bill has ${libraries(ours)}, but the tool finds ${libraries(theirs)}`);
+  }
+  console.log('the bill of materials is valid, and has:', libraries(ours));
+}
+
+main();
