@@ -11,7 +11,7 @@ export CGO_ENABLED = 0
 # The command that builds podcount. It runs on this machine, also if GOOS and GOARCH name another one.
 MAKE_RELEASE := GOOS= GOARCH= GOFIPS140=off go run ./internal/release
 
-.PHONY: build manifests image archive release verify run test sim sweep mutants e2e fuzz bench lint clean
+.PHONY: build manifests image archive release verify run test sim sweep mutants e2e airgap fuzz bench lint clean
 
 build: ## build podcount: one static binary, bin/podcount; GOOS, GOARCH and GOFIPS140 are as for go build
 	@$(MAKE_RELEASE) build -version '$(VERSION)' -os '$(GOOS)' -arch '$(GOARCH)' -fips '$(GOFIPS140)'
@@ -75,6 +75,16 @@ e2e: ## run the behaviours on a real cluster: make e2e KUBECONFIG=FILE [CONTEXT=
 	}
 	PODCOUNT_E2E=1 KUBECONFIG='$(KUBECONFIG)' CONTEXT='$(CONTEXT)' \
 		go test -count=1 -v -timeout 30m -parallel 16 -run '^TestBehavioursOnARealCluster$$' .
+
+airgap: ## install a release without a network: make airgap RELEASE=FILE [SIGNERS=FILE] [KUBECONFIG=FILE [CONTEXT=NAME]]
+	@[ -n '$(RELEASE)' ] && [ "$$(go env GOOS)" = linux ] || { \
+		echo 'use, on Linux: make airgap RELEASE=FILE [SIGNERS=FILE] [KUBECONFIG=FILE [CONTEXT=NAME]]'; \
+		echo 'With KUBECONFIG, it installs podcount in that cluster for a minute, and creates two nodes and some pods.'; \
+		exit 2; \
+	}
+	AIRGAP_RELEASE='$(abspath $(RELEASE))' AIRGAP_SIGNERS='$(abspath $(SIGNERS))' CONTEXT='$(CONTEXT)' \
+		KUBECONFIG='$(if $(filter command%,$(origin KUBECONFIG)),$(abspath $(KUBECONFIG)))' \
+		go test -count=1 -v -timeout 30m -run '^TestReleaseNeedsNoNetwork$$' ./internal/airgap
 
 fuzz: ## give each parser random input for FUZZTIME
 	@for package in $$(go list ./...); do \
