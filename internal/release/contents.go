@@ -67,9 +67,8 @@ func checkRelease(t tree) error {
 		changes, err := t.git("status", "--short")
 		return errors.Join(err, fmt.Errorf("the files differ from the commit, so commit or remove these first:\n%s", changes))
 	}
-	if t.commit == "unknown" {
-		return fmt.Errorf("the commit is unknown: use a git checkout, an archive of git archive, "+
-			"or the source in a release (%s has none)", stampName)
+	if t.unknown != nil {
+		return fmt.Errorf("the commit is unknown: %w", t.unknown)
 	}
 	if _, err := os.Stat(filepath.Join(t.dir, "docs")); err != nil {
 		return fmt.Errorf("this is the source of the program alone, as podcount -source writes it, "+

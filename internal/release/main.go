@@ -107,6 +107,9 @@ func buildOne(s settings, stdout io.Writer) error {
 	}
 	defer c.close()
 	output := cmp.Or(s.output, filepath.Join("bin", "podcount"))
+	if t.unknown != nil {
+		fmt.Fprintln(stdout, "the commit is unknown:", t.unknown)
+	}
 	fmt.Fprintf(stdout, "building %s, version %s, for %s\n", output, t.version, p)
 	return c.compile(p, output)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,25 +26,27 @@ type tree struct {
 	commit  string    // 40 hexadecimal digits, or unknown; "-dirty" follows if files differ from the commit
 	time    time.Time // when the commit was made
 	isGit   bool
+	unknown error // why the commit is unknown; nil if it is known
 }
 
 // readTree finds out what the source in dir is. If version is not empty, it replaces the version that git or the stamp
-// knows. A tree that has neither is the version dev, of an unknown commit.
+// knows. If neither knows the commit, the source is the version dev, of the commit unknown.
 func readTree(dir, version string) (tree, error) {
-	t := tree{dir: dir}
-	err := checkVersion(version)
-	if err != nil {
-		return tree{}, err
+	if version != "" && !isVersion.MatchString(version) {
+		return tree{}, fmt.Errorf("VERSION=%s: use at most 128 letters, digits, '.', '_' and '-', as in v1.1.0", version)
 	}
-	_, err = os.Stat(filepath.Join(dir, ".git")) // A folder, or a file in a worktree.
+	t := tree{dir: dir}
+	_, err := os.Stat(filepath.Join(dir, ".git")) // A folder, or a file in a worktree.
 	t.isGit = err == nil
 	if t.isGit {
-		err = t.askGit()
+		t.unknown = t.askGit()
 	} else {
-		err = t.readStamp()
+		t.unknown = t.readStamp()
 	}
-	if err != nil {
-		return tree{}, err
+	if t.unknown != nil {
+		t.version = "dev"
+		t.commit = "unknown"
+		t.time = time.Unix(0, 0)
 	}
 	if version != "" {
 		t.version = version
@@ -55,13 +56,6 @@ func readTree(dir, version string) (tree, error) {
 
 // isVersion matches versions that can be part of a file's name, and the tag of an image.
 var isVersion = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._-]{0,127}$`)
-
-func checkVersion(version string) error {
-	if version != "" && !isVersion.MatchString(version) {
-		return fmt.Errorf("VERSION=%s: use at most 128 letters, digits, '.', '_' and '-', as in v1.1.0", version)
-	}
-	return nil
-}
 
 // askGit sets what git knows.
 func (t *tree) askGit() error {
@@ -101,21 +95,16 @@ func (t *tree) git(args ...string) (string, error) {
 	return strings.TrimSpace(string(output)), nil
 }
 
-// readStamp sets what the stamp says. The placeholder, and no stamp at all, say nothing.
+// readStamp sets what the stamp says.
 func (t *tree) readStamp() error {
-	t.version = "dev"
-	t.commit = "unknown"
-	t.time = time.Unix(0, 0)
 	stamp, err := os.ReadFile(filepath.Join(t.dir, stampName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return fmt.Errorf("there is no git here: %w", err)
 	}
 	text := strings.TrimSpace(string(stamp))
 	if strings.HasPrefix(text, "$Format") {
-		return nil
+		return fmt.Errorf("there is no git here, and %s is not filled in: unpack an archive of git archive, "+
+			"or the source in a release", stampName)
 	}
 	if err := t.setCommit(text); err != nil {
 		return fmt.Errorf("%s: %w", stampName, err)
@@ -145,7 +134,7 @@ func (t *tree) setCommit(line string) error {
 
 // stamp returns the contents of the file stamp in the sources that are packed.
 func (t *tree) stamp() []byte {
-	if t.commit == "unknown" {
+	if t.unknown != nil {
 		return []byte("$Format: unknown$\n")
 	}
 	return fmt.Appendf(nil, "%s %d %s\n", t.commit, t.time.Unix(), t.version)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -200,8 +201,8 @@ func TestReleasesThatNobodyCouldBuildAgainAreRefused(t *testing.T) {
 	unnamed.version = "dev"
 	testkit.WantError(t, "no version", checkRelease(unnamed), "make release VERSION=v1.1.0")
 	unknown := complete
-	unknown.commit = "unknown"
-	testkit.WantError(t, "no commit", checkRelease(unknown), "the commit is unknown")
+	unknown.unknown = errors.New("no git")
+	testkit.WantError(t, "no commit", checkRelease(unknown), "the commit is unknown: no git")
 	partial := complete
 	partial.dir = t.TempDir()
 	testkit.WantError(t, "no documentation", checkRelease(partial), "the source of the program alone")
