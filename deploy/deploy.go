@@ -36,6 +36,8 @@ type Settings struct {
 	Args      []string // the arguments of the container, at least one
 	Port      int      // the port that podcount listens on; 0 if it does not listen
 
+	Pods // what a site decides about the pods
+
 	// The work of podcount. The rights depend on it.
 	PodCount    bool     // the controller pod-count is on
 	Count       bool     // the controller count is on
@@ -82,7 +84,14 @@ func Manifest(s Settings, parts ...string) (string, error) {
 }
 
 func (s Settings) check() error {
-	checks := []func() error{s.checkName, s.checkNamespace, s.checkImage, s.checkPrintable, s.checkRights}
+	checks := []func() error{
+		s.checkName,
+		s.checkNamespace,
+		s.checkImage,
+		s.Pods.checkResources,
+		s.checkPrintable,
+		s.checkRights,
+	}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err

@@ -26,6 +26,7 @@ func settings(changes ...func(*Settings)) Settings {
 		LeaderElect:    true,
 		Labels:         []string{"hopegi/pod-count"},
 		LeaseNamespace: "kube-system",
+		Pods:           DefaultPods(),
 		QPS:            20,
 		StuckAfter:     131 * time.Second,
 		LeaseDuration:  15 * time.Second,
@@ -63,7 +64,7 @@ func TestFilesHereAreTheDefaultManifest(t *testing.T) {
 }
 
 func TestManifestHasNoMarksLeft(t *testing.T) {
-	const switches = 8
+	const switches = 9
 	for combination := range 1 << switches {
 		isOn := func(i int) bool { return combination>>i&1 == 1 }
 		s := settings()
@@ -78,6 +79,11 @@ func TestManifestHasNoMarksLeft(t *testing.T) {
 		}
 		if isOn(7) {
 			s.PodNamespace = "a"
+		}
+		if isOn(8) {
+			set(t, &s.PullSecrets, "a")
+			set(t, &s.NodeSelector, "a=b")
+			set(t, &s.Limits, "")
 		}
 		text := manifest(t, s, "podcount", "policy", "network-policy")
 		for _, mark := range []string{"#if", "$", "---\n---"} {

@@ -20,7 +20,7 @@ func CheckKey(key string) error {
 	if !hasPrefix {
 		name = key
 	}
-	isNameValid := name != "" && checkValue(name) == nil
+	isNameValid := name != "" && CheckValue(name) == nil
 	isPrefixValid := !hasPrefix || CheckDNSName(prefix) == nil
 	if !isNameValid || !isPrefixValid {
 		return fmt.Errorf("label key %q must have 1 to 63 letters, digits, '-', '_' or '.', "+
@@ -29,9 +29,9 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// checkValue returns an error unless a label may have this value. A value has at most 63 characters, and may be empty.
+// CheckValue returns an error unless a label may have this value. A value has at most 63 characters, and may be empty.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
-func checkValue(value string) error {
+func CheckValue(value string) error {
 	if value == "" {
 		return nil
 	}

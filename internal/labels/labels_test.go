@@ -25,7 +25,7 @@ func TestKeysValuesAndNamesAreChecked(t *testing.T) {
 			},
 		},
 		"value": {
-			checkValue, "label value ",
+			CheckValue, "label value ",
 			[]string{"", "a", "0", "A-b_c.9", letters(63)},
 			[]string{letters(64), "-", "-a", "a_", ".a", "a/b", "ä", " ", "a\n"},
 		},

@@ -169,9 +169,9 @@ func cutSymbol(text string) (symbol, value string, err error) {
 func newRequirement(key, symbol, value string) (requirement, error) {
 	switch symbol {
 	case "=", "==":
-		return requirement{key: key, operator: in, values: []string{value}}, checkValue(value)
+		return requirement{key: key, operator: in, values: []string{value}}, CheckValue(value)
 	case "!=":
-		return requirement{key: key, operator: notIn, values: []string{value}}, checkValue(value)
+		return requirement{key: key, operator: notIn, values: []string{value}}, CheckValue(value)
 	case "in", "notin":
 		return newSetRequirement(key, symbol, value)
 	case ">":
@@ -196,7 +196,7 @@ func newSetRequirement(key, symbol, value string) (requirement, error) {
 	}
 	for v := range strings.SplitSeq(list, ",") {
 		v = strings.Trim(v, blanks)
-		if err := checkValue(v); err != nil {
+		if err := CheckValue(v); err != nil {
 			return requirement{}, err
 		}
 		r.values = append(r.values, v)
@@ -207,7 +207,7 @@ func newSetRequirement(key, symbol, value string) (requirement, error) {
 // parseBound reads the number after > or <. Like the value of a label, it must not begin with + or -.
 func parseBound(symbol, value string) (int64, error) {
 	bound, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || checkValue(value) != nil {
+	if err != nil || CheckValue(value) != nil {
 		return 0, fmt.Errorf("%s needs a whole number without a sign, not %q", symbol, value)
 	}
 	return bound, nil

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"podcount/deploy"
 )
 
 // defaultOnceTimeout is the default of -once-timeout.
@@ -46,6 +48,8 @@ type commandLine struct {
 	image             string // the image of podcount in the manifest
 	showsVersion      bool
 	showsSource       bool
+
+	pods deploy.Pods // the pods in the manifest
 }
 
 // newCommandLine defines all flags.
@@ -57,6 +61,7 @@ func newCommandLine(program Program) *commandLine {
 		controllerList:    "*",
 		manifestNamespace: "kube-system",
 		image:             "podcount:latest",
+		pods:              deploy.DefaultPods(),
 	}
 	c.flags.SetOutput(io.Discard)
 	c.defineReading()
@@ -169,7 +174,15 @@ func (c *commandLine) defineOperation() {
 			"and alerts, a PrometheusRule (default podcount,policy); "+
 			"with -once a CronJob takes the place of the Deployment")
 	c.stringFlag(&c.image, "image", "IMAGE", "the container image in the manifest")
+	c.customFlag(&c.pods.PullSecrets, "image-pull-secrets", "NAMES",
+		"the Secrets in the manifest, joined by commas, with which nodes pull the image (default: none)")
 	c.stringFlag(&c.manifestNamespace, "manifest-namespace", "NAME", "the namespace in which the manifest puts podcount")
+	c.customFlag(&c.pods.NodeSelector, "manifest-node-selector", "LABELS",
+		"put the pods of the manifest only on nodes with these labels: KEY=VALUE, joined by commas (default: all nodes)")
+	c.customFlag(&c.pods.Requests, "manifest-requests", "RESOURCES",
+		"what each pod of the manifest requests: cpu=N, memory=N or both, joined by a comma")
+	c.customFlag(&c.pods.Limits, "manifest-limits", "RESOURCES",
+		"what each pod of the manifest may use; GOMEMLIMIT is nine tenths of the memory")
 }
 
 // setManifest sets manifestParts. Without a value, package flag passes "true", and the parts are the default ones.

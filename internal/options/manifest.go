@@ -89,6 +89,7 @@ func (c *commandLine) manifest() (string, error) {
 		Image:          c.image,
 		Args:           c.manifestArgs(),
 		Port:           port,
+		Pods:           c.pods,
 		PodCount:       c.IsOn("pod-count"),
 		Count:          c.IsOn("count"),
 		PodEvents:      c.PodEvents,
@@ -137,7 +138,15 @@ func (c *commandLine) manifestArgs() []string {
 	return args
 }
 
-// isOfManifest reports whether a flag is only for the manifest, and not for a podcount that runs.
-func isOfManifest(flag string) bool {
-	return flag == "manifest" || flag == "manifest-namespace" || flag == "image"
+// flagsOfManifest are only for the manifest, and not for a podcount that runs.
+var flagsOfManifest = []string{
+	"manifest",
+	"manifest-namespace",
+	"manifest-node-selector",
+	"manifest-requests",
+	"manifest-limits",
+	"image",
+	"image-pull-secrets",
 }
+
+func isOfManifest(flag string) bool { return slices.Contains(flagsOfManifest, flag) }

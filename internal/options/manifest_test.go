@@ -48,11 +48,40 @@ func TestManifestThatCannotWorkIsWrongUsage(t *testing.T) {
 		{"-manifest -image=Podcount", `-image "Podcount"`},
 		{"-manifest -image=podcount:\t", `-image "podcount:\t"`},
 		{"-manifest -image=", `-image ""`},
+		{"-manifest -image-pull-secrets=a,B", `invalid value "a,B" for flag -image-pull-secrets: name 2 "B": "B" must be`},
+		{"-manifest -manifest-node-selector=a", `for flag -manifest-node-selector: label 1 "a": write KEY=VALUE`},
+		{"-manifest -manifest-requests=cpu=x", `for flag -manifest-requests: resource 1 "cpu=x": write CPUs`},
+		{"-manifest -manifest-limits=memory=128", `for flag -manifest-limits: resource 1 "memory=128": write bytes with Ki`},
+		{"-manifest -manifest-requests=cpu=2", "-manifest-requests cpu=2 is more than cpu=1 in -manifest-limits"},
+		{"-manifest -manifest-limits=memory=24Mi", "-manifest-requests memory=32Mi is more than memory=24Mi in"},
 		{"-manifest -pod-selector=a>b", `-pod-selector: requirement 1 "a>b"`},
 		{"-manifest -field-selector=spec.nonsense=1", `-field-selector: field label not supported: "spec.nonsense"`},
 	}
 	for _, row := range rows {
 		t.Run(row.line, func(t *testing.T) { wantUsageError(t, row.line, row.want) })
+	}
+}
+
+func TestFlagsOfTheManifestAreCheckedWithoutOne(t *testing.T) {
+	rows := []struct{ line, want string }{
+		{"-manifest-namespace=a.b", `-manifest-namespace "a.b"`},
+		{"-image-pull-secrets=A", `for flag -image-pull-secrets: name 1 "A"`},
+		{"-manifest-node-selector=a", `for flag -manifest-node-selector: label 1 "a"`},
+		{"-manifest-requests=x", `for flag -manifest-requests: resource 1 "x"`},
+		{"-manifest-limits=x", `for flag -manifest-limits: resource 1 "x"`},
+	}
+	for _, row := range rows {
+		t.Run(row.line, func(t *testing.T) { wantUsageError(t, row.line, row.want) })
+	}
+}
+
+func TestFlagsOfTheManifestAreNoFlagsOfPodcount(t *testing.T) {
+	o := parse(t, "-manifest-namespace=ops -image=a -image-pull-secrets=a -manifest-node-selector=a=b "+
+		"-manifest-requests=cpu=2 -manifest-limits=cpu=1")
+	for _, f := range o.Flags {
+		if strings.HasPrefix(f.Name, "manifest") || strings.HasPrefix(f.Name, "image") {
+			t.Errorf("-%s is among the flags that matter while podcount runs", f.Name)
+		}
 	}
 }
 
@@ -100,6 +129,18 @@ func TestManifestFollowsTheFlags(t *testing.T) {
 				"kube-system", "name: podcount,", "name: podcount\n", "[podcount]", `:podcount"`, "hopegi", "counts", "8080",
 				"-image", "manifest-namespace", `"-manifest`,
 			},
+		},
+		{
+			name: "the pods are as the site wants them",
+			line: "-manifest=podcount -image-pull-secrets=registry,mirror -manifest-node-selector=a/b=c,d= " +
+				"-manifest-requests=cpu=20m -manifest-limits=memory=512Mi",
+			want: []string{
+				"      imagePullSecrets: [{name: registry}, {name: mirror}]\n",
+				"      nodeSelector: {a/b: c, d: \"\"}\n",
+				"          requests: {cpu: 20m}\n          limits: {memory: 512Mi}\n",
+				"env: [{name: GOMEMLIMIT, value: 460MiB}]\n",
+			},
+			absent: []string{"-image", "-manifest", "128Mi"},
 		},
 		{
 			name: "given values that look like defaults stay",
