@@ -18,7 +18,7 @@ build: ## build podcount: one static binary, bin/podcount; GOOS, GOARCH and GOFI
 
 manifests: ## write deploy/*.yaml from deploy/templates
 	go test -count=1 -run '^TestAlertRulesAreTheFileHere$$' ./deploy -update
-	for part in podcount policy network-policy; do \
+	for part in podcount policy network-policy pod-monitor; do \
 		go run . -manifest=$$part >deploy/$$part.new && mv deploy/$$part.new deploy/$$part.yaml || exit 1; \
 	done
 

@@ -25,7 +25,7 @@ import (
 var files embed.FS
 
 // Parts are the names of the parts that Manifest can print.
-var Parts = []string{"podcount", "policy", "network-policy", "count-crd", "count-sample", "alerts"}
+var Parts = []string{"podcount", "policy", "network-policy", "count-crd", "count-sample", "alerts", "pod-monitor"}
 
 // Settings describe the podcount that will run in the cluster.
 type Settings struct {
@@ -153,11 +153,14 @@ func (s Settings) checkPart(part string) error {
 	if !slices.Contains(Parts, part) {
 		return fmt.Errorf("-manifest: unknown part %q; the parts are %s", part, strings.Join(Parts, ", "))
 	}
-	if part == "alerts" && s.Port == 0 {
-		return errors.New("-manifest=alerts: without -listen there is nothing that Prometheus could scrape")
+	if IsForPrometheus(part) && s.Port == 0 {
+		return fmt.Errorf("-manifest=%s: without -listen there is nothing that Prometheus could scrape", part)
 	}
 	return nil
 }
+
+// IsForPrometheus reports whether a part is about the metrics of a podcount that keeps running.
+func IsForPrometheus(part string) bool { return part == "alerts" || part == "pod-monitor" }
 
 // fileOf returns the file for a part. It is a template, except for the parts about Counts.
 func fileOf(part string) string {

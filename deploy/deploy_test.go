@@ -96,7 +96,7 @@ func TestManifestHasNoMarksLeft(t *testing.T) {
 
 func TestTemplatesUseEveryTerm(t *testing.T) {
 	var all strings.Builder
-	for _, part := range []string{"podcount", "policy", "network-policy", "alerts"} {
+	for _, part := range []string{"podcount", "policy", "network-policy", "alerts", "pod-monitor"} {
 		text, err := files.ReadFile(fileOf(part))
 		if err != nil {
 			t.Fatal(err)
@@ -188,6 +188,34 @@ func TestNetworkPolicyAllowsNothingWithoutAPort(t *testing.T) {
 	testkit.WantText(t, text, "policyTypes: [Ingress]\n")
 	if strings.Contains(text, "ingress:") {
 		t.Errorf("something is allowed:\n%s", text)
+	}
+}
+
+func TestPodMonitorSelectsThePodsAndTheirPort(t *testing.T) {
+	s := settings(func(s *Settings) {
+		s.Name = "podcount-a"
+		s.Namespace = "ops"
+		s.Port = 9090
+	})
+	byKind := objects(t, manifest(t, s, "podcount", "pod-monitor"))
+	deployment, monitor := byKind["Deployment"], byKind["PodMonitor"]
+	testkit.WantEqual(t, "apiVersion", monitor["apiVersion"], any("monitoring.coreos.com/v1"))
+	testkit.WantEqual(t, "metadata", monitor["metadata"], deployment["metadata"])
+	selected := at(monitor, "spec", "selector")["matchLabels"]
+	testkit.WantEqual(t, "the labels that it selects", selected, at(deployment, "spec", "template", "metadata")["labels"])
+
+	port := container(at(deployment, "spec", "template", "spec"))["ports"].([]any)[0].(map[string]any)["name"]
+	testkit.WantEqual(t, "podMetricsEndpoints", at(monitor, "spec")["podMetricsEndpoints"],
+		any([]any{map[string]any{"port": port, "path": "/metrics"}}))
+}
+
+func TestPartsForPrometheusNeedAPort(t *testing.T) {
+	for _, part := range []string{"alerts", "pod-monitor"} {
+		t.Run(part, func(t *testing.T) {
+			text, err := Manifest(settings(func(s *Settings) { s.Port = 0 }), part)
+			testkit.WantEqual(t, "the manifest", text, "")
+			testkit.WantError(t, "Manifest", err, "-manifest="+part+": without -listen there is nothing")
+		})
 	}
 }
 

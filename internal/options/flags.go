@@ -171,7 +171,7 @@ func (c *commandLine) defineOperation() {
 	c.addToHelp("-manifest[=PARTS]",
 		"print the YAML that runs podcount in a cluster with the other flags given, for kubectl apply -f -; "+
 			"PARTS, joined by commas, are some of podcount, policy, network-policy, count-crd, count-sample, "+
-			"and alerts, a PrometheusRule (default podcount,policy); "+
+			"alerts, a PrometheusRule, and pod-monitor, a PodMonitor (default podcount,policy); "+
 			"with -once a CronJob takes the place of the Deployment")
 	c.stringFlag(&c.image, "image", "IMAGE", "the container image in the manifest")
 	c.customFlag(&c.pods.PullSecrets, "image-pull-secrets", "NAMES",

@@ -57,8 +57,10 @@ func (c *commandLine) checkManifest() error {
 		return errors.New("-manifest prints a Deployment, or with -once a CronJob, " +
 			"which has no kubeconfig and prunes nothing: leave out -kubeconfig, -context and -prune")
 	}
-	if c.Once && slices.Contains(strings.Split(c.manifestParts, ","), "alerts") {
-		return errors.New("-manifest=alerts is for a Deployment, not for a CronJob: leave out -once")
+	for _, part := range strings.Split(c.manifestParts, ",") {
+		if c.Once && deploy.IsForPrometheus(part) {
+			return fmt.Errorf("-manifest=%s is for a Deployment, not for a CronJob: leave out -once", part)
+		}
 	}
 	if c.Once && c.Listen != "" {
 		return errors.New("-manifest -once prints a CronJob, which ends too soon for probes and Prometheus: " +

@@ -17,7 +17,7 @@ import (
 
 func TestManifestThatCannotWorkIsWrongUsage(t *testing.T) {
 	const unknownPart = `unknown part "all"; ` +
-		"the parts are podcount, policy, network-policy, count-crd, count-sample, alerts"
+		"the parts are podcount, policy, network-policy, count-crd, count-sample, alerts, pod-monitor"
 	const notForACronJob = "-manifest=alerts is for a Deployment, not for a CronJob: leave out -once"
 	tooLong := "podcount" + strings.Repeat("a", 56)
 	rows := []struct{ line, want string }{
@@ -34,6 +34,8 @@ func TestManifestThatCannotWorkIsWrongUsage(t *testing.T) {
 		{"-manifest=alerts -once", notForACronJob},
 		{"-manifest=podcount,alerts -once", notForACronJob},
 		{"-manifest=alerts -once -listen=:8080", notForACronJob},
+		{"-manifest=pod-monitor -listen=", "-manifest=pod-monitor: without -listen"},
+		{"-manifest=pod-monitor -once", "-manifest=pod-monitor is for a Deployment, not for a CronJob: leave out -once"},
 		{"-manifest -prune", "-manifest prints a Deployment"},
 		{"-manifest -kubeconfig=x", "-manifest prints a Deployment"},
 		{"-manifest -context=x", "-manifest prints a Deployment"},
