@@ -177,19 +177,9 @@ func imageOf(t tree, programs []program) ([]byte, error) {
 // the way of https://github.com/opencontainers/image-spec/blob/main/image-index.md
 var variants = map[string]string{"arm": "v7", "arm64": "v8"}
 
-// printedManifests are the parts that podcount -manifest prints, each of which is a file in deploy/ too. They are printed
-// again, because they name the image.
-var printedManifests = []string{"podcount"}
-
-// makeManifests returns the files of deploy/ that people apply or import, with the image of this release.
+// makeManifests returns the files of deploy/ that people apply or import. podcount.yaml names the image of this release,
+// so podcount prints that file again.
 func makeManifests(c *compiler) ([]file, error) {
-	printer := filepath.Join(c.scratch, "printer")
-	if runtime.GOOS == "windows" {
-		printer += ".exe"
-	}
-	if err := c.compile(platform{runtime.GOOS, runtime.GOARCH}, printer); err != nil {
-		return nil, err
-	}
 	paths, err := filepath.Glob(filepath.Join(c.tree.dir, "deploy", "*.yaml"))
 	if err != nil {
 		return nil, err
@@ -197,24 +187,31 @@ func makeManifests(c *compiler) ([]file, error) {
 	paths = append(paths, filepath.Join(c.tree.dir, "deploy", "dashboard.json"))
 	var files []file
 	for _, path := range paths {
+		name := filepath.Base(path)
 		contents, err := os.ReadFile(path)
+		if name == "podcount.yaml" {
+			contents, err = printManifest(c)
+		}
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, file{name: "manifests/" + filepath.Base(path), contents: contents})
-	}
-	for i := range files {
-		part, _ := strings.CutPrefix(strings.TrimSuffix(files[i].name, ".yaml"), "manifests/")
-		for _, printed := range printedManifests {
-			if part != printed {
-				continue
-			}
-			output, err := exec.Command(printer, "-manifest="+part, "-image", imageName(c.tree)).Output()
-			if err != nil {
-				return nil, fmt.Errorf("podcount -manifest=%s: %w", part, err)
-			}
-			files[i].contents = output
-		}
+		files = append(files, file{name: "manifests/" + name, contents: contents})
 	}
 	return files, nil
+}
+
+// printManifest returns the manifest with the image of this release.
+func printManifest(c *compiler) ([]byte, error) {
+	podcount := filepath.Join(c.scratch, "podcount")
+	if runtime.GOOS == "windows" {
+		podcount += ".exe"
+	}
+	if err := c.compile(platform{runtime.GOOS, runtime.GOARCH}, podcount); err != nil {
+		return nil, err
+	}
+	manifest, err := exec.Command(podcount, "-manifest=podcount", "-image", imageName(c.tree)).Output()
+	if err != nil {
+		return nil, fmt.Errorf("podcount -manifest: %w", err)
+	}
+	return manifest, nil
 }
