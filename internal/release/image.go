@@ -222,7 +222,7 @@ func (s imageSpec) config(program imageProgram, diffID string) ociConfig {
 			},
 		},
 		RootFS:  ociRootFS{Type: "layers", DiffIDs: []string{diffID}},
-		History: []ociHistory{{Created: s.Created, CreatedBy: "internal/release of " + s.Name}},
+		History: []ociHistory{{Created: s.Created, CreatedBy: "internal/release adds /" + imageFile}},
 	}
 }
 

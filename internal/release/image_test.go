@@ -1,0 +1,351 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// testSpec is an image for all platforms of a release. Two of its programs are equal, so they share a layer.
+func testSpec() imageSpec {
+	return imageSpec{
+		Name:    "podcount",
+		Version: "v1.1.0",
+		Commit:  "0123456789abcdef0123456789abcdef01234567",
+		Created: time.Date(2026, 11, 23, 12, 30, 15, 999, time.FixedZone("", 3600)),
+		Programs: []imageProgram{
+			{Arch: "amd64", Contents: []byte("the program for amd64")},
+			{Arch: "arm64", Variant: "v8", Contents: []byte("the program for arm64")},
+			{Arch: "arm", Variant: "v7", Contents: []byte("the program for arm")},
+			{Arch: "ppc64le", Contents: []byte("a program for two")},
+			{Arch: "s390x", Contents: []byte("a program for two")},
+			{Arch: "riscv64", Contents: []byte("the program for riscv64")},
+		},
+	}
+}
+
+// testCreated is the Created of testSpec as the archive has it: in UTC, without the fraction.
+var testCreated = time.Date(2026, 11, 23, 11, 30, 15, 0, time.UTC)
+
+func archiveOf(t *testing.T, spec imageSpec) []byte {
+	t.Helper()
+	var archive bytes.Buffer
+	if err := writeImage(&archive, spec); err != nil {
+		t.Fatal(err)
+	}
+	return archive.Bytes()
+}
+
+// readTar returns the headers in their order, and the contents by name.
+func readTar(t *testing.T, archive []byte) ([]*tar.Header, map[string]string) {
+	t.Helper()
+	var headers []*tar.Header
+	contents := make(map[string]string)
+	reader := tar.NewReader(bytes.NewReader(archive))
+	for {
+		header, err := reader.Next()
+		if err == io.EOF {
+			return headers, contents
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		headers = append(headers, header)
+		contents[header.Name] = string(text)
+	}
+}
+
+func gunzip(t *testing.T, compressed string) []byte {
+	t.Helper()
+	reader, err := gzip.NewReader(strings.NewReader(compressed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reader.ModTime.IsZero() || reader.Name != "" {
+		t.Errorf("the header of gzip has the time %v and the name %q, want none", reader.ModTime, reader.Name)
+	}
+	contents, err := io.ReadAll(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return contents
+}
+
+func sha256Of(contents string) string {
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(contents)))
+}
+
+// layerOf returns the layer of a platform, which is a blob whose only file has the program.
+func layerOf(t *testing.T, files map[string]string, program []byte) string {
+	t.Helper()
+	for name, contents := range files {
+		if !strings.HasPrefix(name, "blobs/") || !strings.HasPrefix(contents, "\x1f\x8b") {
+			continue
+		}
+		_, members := readTar(t, gunzip(t, contents))
+		if members["podcount"] == string(program) {
+			return contents
+		}
+	}
+	t.Fatalf("no layer has the file podcount with %q", program)
+	return ""
+}
+
+// configOf returns the config that a platform must have.
+func configOf(program imageProgram, layer []byte) string {
+	platform := fmt.Sprintf(`"architecture":%q,"os":"linux"`, program.Arch)
+	if program.Variant != "" {
+		platform += fmt.Sprintf(`,"variant":%q`, program.Variant)
+	}
+	return `{"created":"2026-11-23T11:30:15Z",` + platform + `,` +
+		`"config":{"User":"65532:65532","Entrypoint":["/podcount"],"Labels":{` +
+		`"org.opencontainers.image.created":"2026-11-23T11:30:15Z",` +
+		`"org.opencontainers.image.description":"A Kubernetes controller made of nothing but Go's standard library",` +
+		`"org.opencontainers.image.licenses":"Apache-2.0",` +
+		`"org.opencontainers.image.revision":"0123456789abcdef0123456789abcdef01234567",` +
+		`"org.opencontainers.image.title":"podcount",` +
+		`"org.opencontainers.image.version":"v1.1.0"}},` +
+		`"rootfs":{"type":"layers","diff_ids":["sha256:` + sha256Of(string(layer)) + `"]},` +
+		`"history":[{"created":"2026-11-23T11:30:15Z","created_by":"internal/release adds /podcount"}]}`
+}
+
+// checkBlob checks that the archive has a blob with these contents, and returns its descriptor without the brace at
+// the end.
+func checkBlob(t *testing.T, files map[string]string, mediaType, contents string) string {
+	t.Helper()
+	sum := sha256Of(contents)
+	if files["blobs/sha256/"+sum] != contents {
+		t.Errorf("the archive has no blob\n%s", contents)
+	}
+	return fmt.Sprintf(`{"mediaType":%q,"digest":"sha256:%s","size":%d`, mediaType, sum, len(contents))
+}
+
+func TestImageHasAManifestForEachPlatform(t *testing.T) {
+	spec := testSpec()
+	_, files := readTar(t, archiveOf(t, spec))
+	var manifests []string
+	for _, program := range spec.Programs {
+		layer := layerOf(t, files, program.Contents)
+		config := configOf(program, gunzip(t, layer))
+		manifest := `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":` +
+			checkBlob(t, files, "application/vnd.oci.image.config.v1+json", config) + `},"layers":[` +
+			checkBlob(t, files, "application/vnd.oci.image.layer.v1.tar+gzip", layer) + `}]}`
+		platform := fmt.Sprintf(`"architecture":%q,"os":"linux"`, program.Arch)
+		if program.Variant != "" {
+			platform += fmt.Sprintf(`,"variant":%q`, program.Variant)
+		}
+		manifests = append(manifests,
+			checkBlob(t, files, "application/vnd.oci.image.manifest.v1+json", manifest)+`,"platform":{`+platform+`}}`)
+	}
+	beginning := `{"schemaVersion":2,"mediaType":"application/vnd.oci.image.index.v1+json","manifests":[`
+	index := beginning + strings.Join(manifests, ",") + `]}`
+	want := beginning + checkBlob(t, files, "application/vnd.oci.image.index.v1+json", index) +
+		`,"annotations":{"io.containerd.image.name":"docker.io/library/podcount:v1.1.0",` +
+		`"org.opencontainers.image.ref.name":"v1.1.0"}}]}`
+	if got := files["index.json"]; got != want {
+		t.Errorf("index.json is\n%s\nwant\n%s", got, want)
+	}
+	if got, want := files["oci-layout"], `{"imageLayoutVersion":"1.0.0"}`; got != want {
+		t.Errorf("oci-layout is %s, want %s", got, want)
+	}
+}
+
+func TestALayerHasNothingButTheProgramWhichAllMayRun(t *testing.T) {
+	spec := testSpec()
+	_, files := readTar(t, archiveOf(t, spec))
+	headers, _ := readTar(t, gunzip(t, layerOf(t, files, spec.Programs[0].Contents)))
+	if len(headers) != 1 {
+		t.Fatalf("the layer has %d files, want 1", len(headers))
+	}
+	file := headers[0]
+	if file.Name != "podcount" || file.Typeflag != tar.TypeReg || file.Mode != 0o755 {
+		t.Errorf("the layer has %q with mode %o, want podcount with 755", file.Name, file.Mode)
+	}
+	checkOwnerAndTime(t, file)
+}
+
+func checkOwnerAndTime(t *testing.T, file *tar.Header) {
+	t.Helper()
+	if file.Uid != 0 || file.Gid != 0 || file.Uname != "" || file.Gname != "" {
+		t.Errorf("%s belongs to %d:%d (%q:%q), want 0:0 without names",
+			file.Name, file.Uid, file.Gid, file.Uname, file.Gname)
+	}
+	if !file.ModTime.Equal(testCreated) {
+		t.Errorf("%s has the time %v, want %v", file.Name, file.ModTime.UTC(), testCreated)
+	}
+}
+
+func TestMembersOfTheImageArchiveAreSortedAndHaveTheTimeOfTheCommit(t *testing.T) {
+	headers, _ := readTar(t, archiveOf(t, testSpec()))
+	var names []string
+	for _, header := range headers {
+		names = append(names, header.Name)
+		checkOwnerAndTime(t, header)
+		wantMode := int64(0o644)
+		if header.Typeflag == tar.TypeDir {
+			wantMode = 0o755
+		}
+		if header.Mode != wantMode {
+			t.Errorf("%s has the mode %o, want %o", header.Name, header.Mode, wantMode)
+		}
+	}
+	if !slices.IsSorted(names) {
+		t.Errorf("the members are not sorted: %q", names)
+	}
+	if len(slices.Compact(slices.Clone(names))) != len(names) {
+		t.Errorf("a member is there twice: %q", names)
+	}
+}
+
+func TestEachBlobOfTheImageHasItsDigestAsNameAndIsUsed(t *testing.T) {
+	_, files := readTar(t, archiveOf(t, testSpec()))
+	var all strings.Builder
+	blobs := 0
+	for _, contents := range files {
+		all.WriteString(contents)
+	}
+	for name, contents := range files {
+		sum, isBlob := strings.CutPrefix(name, "blobs/sha256/")
+		if !isBlob || sum == "" {
+			continue
+		}
+		blobs++
+		if sum != sha256Of(contents) {
+			t.Errorf("the blob %s has the digest %s", sum, sha256Of(contents))
+		}
+		if !strings.Contains(all.String(), `"sha256:`+sum) {
+			t.Errorf("nothing refers to the blob %s", sum)
+		}
+	}
+	// One index; a manifest and a config for each of six platforms; two of them share a layer.
+	if want := 1 + 6 + 6 + 5; blobs != want {
+		t.Errorf("the archive has %d blobs, want %d", blobs, want)
+	}
+}
+
+func TestDockerGetsATagForEachArchitectureAndTheFirstOneTheShortTag(t *testing.T) {
+	spec := testSpec()
+	_, files := readTar(t, archiveOf(t, spec))
+	tags := []string{
+		`"podcount:v1.1.0-amd64","podcount:v1.1.0"`, `"podcount:v1.1.0-arm64"`, `"podcount:v1.1.0-arm"`,
+		`"podcount:v1.1.0-ppc64le"`, `"podcount:v1.1.0-s390x"`, `"podcount:v1.1.0-riscv64"`,
+	}
+	var images []string
+	for i, program := range spec.Programs {
+		layer := layerOf(t, files, program.Contents)
+		config := configOf(program, gunzip(t, layer))
+		images = append(images, fmt.Sprintf(`{"Config":"blobs/sha256/%s","RepoTags":[%s],"Layers":["blobs/sha256/%s"]}`,
+			sha256Of(config), tags[i], sha256Of(layer)))
+	}
+	want := "[" + strings.Join(images, ",") + "]"
+	if got := files["manifest.json"]; got != want {
+		t.Errorf("manifest.json is\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestImageHasTheSettingsOfTheDockerfile(t *testing.T) {
+	dockerfile, err := os.ReadFile("../../deploy/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"USER " + imageUser + "\n",
+		"COPY podcount-linux-$TARGETARCH /" + imageFile + "\n",
+		`ENTRYPOINT ["/` + imageFile + `"]` + "\n",
+		"org.opencontainers.image.title=" + testSpec().Name + " ",
+		`org.opencontainers.image.description="` + imageDescription + `"`,
+		"org.opencontainers.image.licenses=" + imageLicenses + " ",
+	} {
+		if !strings.Contains(string(dockerfile), want) {
+			t.Errorf("deploy/Dockerfile does not have %q, which the image of a release has", want)
+		}
+	}
+}
+
+func TestTheSameInputGivesTheSameImage(t *testing.T) {
+	want := archiveOf(t, testSpec())
+	spec := testSpec()
+	spec.Created = testCreated
+	for range 20 {
+		if !bytes.Equal(archiveOf(t, spec), want) {
+			t.Fatal("the same commit time in another zone, or the same again, gives another archive")
+		}
+	}
+}
+
+func TestAnImageThatNoToolWouldTakeIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*imageSpec)
+		want   string
+	}{
+		"a version with a plus": {
+			func(s *imageSpec) { s.Version = "v1.1.0+fips" },
+			`the version "v1.1.0+fips" cannot be the tag of an image`,
+		},
+		"no version": {
+			func(s *imageSpec) { s.Version = "" },
+			`the version "" cannot be the tag of an image`,
+		},
+		"a version that is too long with an architecture": {
+			func(s *imageSpec) { s.Version = strings.Repeat("1", 121) },
+			"use at most 120 letters",
+		},
+		"no program": {
+			func(s *imageSpec) { s.Programs = nil },
+			"an image needs a program for at least one architecture",
+		},
+		"an architecture twice": {
+			func(s *imageSpec) { s.Programs = append(s.Programs, imageProgram{Arch: "arm", Variant: "v6"}) },
+			"the image has two programs for linux/arm: leave one out",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := testSpec()
+			test.change(&spec)
+			var archive bytes.Buffer
+			err := writeImage(&archive, spec)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("writeImage returned %v, want an error with %q", err, test.want)
+			}
+			if archive.Len() > 0 {
+				t.Errorf("writeImage wrote %d bytes of an archive that it refuses", archive.Len())
+			}
+		})
+	}
+}
+
+func TestAVersionOfGitDescribeCanBeATag(t *testing.T) {
+	for _, version := range []string{"v1.1.0", "v1.1.0-3-g0123abc-dirty", "0123abc", "dev", strings.Repeat("1", 120)} {
+		if !isImageVersion(version) {
+			t.Errorf("the version %q is refused", version)
+		}
+	}
+}
+
+// fullDisk is a file on a disk without space.
+type fullDisk struct{}
+
+var errFull = errors.New("no space left on device")
+
+func (fullDisk) Write([]byte) (int, error) {
+	return 0, errFull
+}
+
+func TestWriteImageReturnsTheErrorOfTheFile(t *testing.T) {
+	if err := writeImage(fullDisk{}, testSpec()); !errors.Is(err, errFull) {
+		t.Errorf("writeImage returned %v, want %v", err, errFull)
+	}
+}
