@@ -9,37 +9,54 @@ import (
 	"time"
 )
 
-// file is a file of an archive.
+// file is a file of an archive, or a folder if the name ends in a slash.
 type file struct {
-	name         string // with slashes, below the archive's one folder
+	name         string // with slashes
 	contents     []byte
 	isExecutable bool
 }
 
-// mode returns the permissions of the file. They are not those on the disk, which depend on the user's umask.
-func (f file) mode() int64 {
-	if f.isExecutable {
-		return 0o755
+// isFolder reports whether it is a folder. Archives need none, but some programs that read images expect them.
+func (f file) isFolder() bool { return strings.HasSuffix(f.name, "/") }
+
+// header returns what a tar says of the file. The permissions are not those on the disk, which depend on the user's
+// umask.
+func (f file) header(modified time.Time) *tar.Header {
+	header := &tar.Header{
+		Typeflag: tar.TypeReg,
+		Name:     f.name,
+		Size:     int64(len(f.contents)),
+		Mode:     0o644,
+		ModTime:  modified,
+		Format:   tar.FormatUSTAR,
 	}
-	return 0o644
+	if f.isFolder() {
+		header.Typeflag = tar.TypeDir
+	}
+	if f.isFolder() || f.isExecutable {
+		header.Mode = 0o755
+	}
+	return header
 }
 
-// packTar returns a tar of the files, sorted by name, in a folder. All times are the same, and root owns everything, so
-// that the bytes depend on nothing else.
-func packTar(folder string, files []file, modified time.Time) ([]byte, error) {
+// inFolder returns the files as they are in a folder.
+func inFolder(folder string, files []file) []file {
+	var moved []file
+	for _, f := range files {
+		f.name = folder + "/" + f.name
+		moved = append(moved, f)
+	}
+	return moved
+}
+
+// packTar returns a tar of the files, sorted by name. All times are the same, and root owns everything, so that the
+// bytes depend on nothing else.
+func packTar(files []file, modified time.Time) ([]byte, error) {
 	sorted := slices.SortedFunc(slices.Values(files), func(a, b file) int { return strings.Compare(a.name, b.name) })
 	var packed bytes.Buffer
 	w := tar.NewWriter(&packed)
 	for _, f := range sorted {
-		header := &tar.Header{
-			Typeflag: tar.TypeReg,
-			Name:     folder + "/" + f.name,
-			Size:     int64(len(f.contents)),
-			Mode:     f.mode(),
-			ModTime:  modified,
-			Format:   tar.FormatUSTAR,
-		}
-		if err := w.WriteHeader(header); err != nil {
+		if err := w.WriteHeader(f.header(modified)); err != nil {
 			return nil, err
 		}
 		if _, err := w.Write(f.contents); err != nil {

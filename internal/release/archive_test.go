@@ -13,11 +13,11 @@ import (
 func TestTarDependsOnNamesAndContentsAlone(t *testing.T) {
 	modified := time.Unix(1700000000, 0)
 	files := []file{{name: "b", contents: []byte("2"), isExecutable: true}, {name: "a", contents: []byte("1")}}
-	packed, err := packTar("folder", files, modified)
+	packed, err := packTar(files, modified)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := packTar("folder", []file{files[1], files[0]}, modified.In(time.FixedZone("east", 3600)))
+	again, err := packTar([]file{files[1], files[0]}, modified.In(time.FixedZone("east", 3600)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,9 +26,9 @@ func TestTarDependsOnNamesAndContentsAlone(t *testing.T) {
 	}
 }
 
-func TestTarHasFilesOfRootSortedInOneFolder(t *testing.T) {
+func TestTarHasFilesOfRootSortedByName(t *testing.T) {
 	modified := time.Unix(1700000000, 0)
-	packed, err := packTar("folder", []file{{name: "b", isExecutable: true}, {name: "a"}}, modified)
+	packed, err := packTar(inFolder("folder", []file{{name: "b", isExecutable: true}, {name: "a"}, {name: "c/"}}), modified)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,6 +52,7 @@ func TestTarHasFilesOfRootSortedInOneFolder(t *testing.T) {
 	testkit.WantEqual(t, "the members", members, []member{
 		{"folder/a", 0o644, 0, 1700000000},
 		{"folder/b", 0o755, 0, 1700000000},
+		{"folder/c/", 0o755, 0, 1700000000},
 	})
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -42,7 +41,7 @@ func buildRelease(s settings, stdout io.Writer) error {
 		files = append(files, signed)
 	}
 	folder := "podcount-" + t.version
-	packed, err := packTar(folder, files, t.time)
+	packed, err := packTar(inFolder(folder, files), t.time)
 	if err != nil {
 		return err
 	}
@@ -168,9 +167,7 @@ func imageOf(t tree, programs []program) ([]byte, error) {
 			})
 		}
 	}
-	var image bytes.Buffer
-	err := writeImage(&image, spec)
-	return image.Bytes(), err
+	return packImage(spec)
 }
 
 // variants are the processors of an architecture for which buildSettings has the compiler build. Images name them in
@@ -209,7 +206,7 @@ func printManifest(c *compiler) ([]byte, error) {
 	if err := c.compile(platform{runtime.GOOS, runtime.GOARCH}, podcount); err != nil {
 		return nil, err
 	}
-	manifest, err := exec.Command(podcount, "-manifest=podcount", "-image", imageName(c.tree)).Output()
+	manifest, err := exec.Command(podcount, "-manifest=podcount", "-image", imageHost+imageName(c.tree)).Output()
 	if err != nil {
 		return nil, fmt.Errorf("podcount -manifest: %w", err)
 	}

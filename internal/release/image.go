@@ -1,15 +1,9 @@
 package main
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,6 +34,10 @@ const (
 	imageLicenses    = "Apache-2.0"
 )
 
+// imageHost is the beginning of the image's full name. Docker and containerd add it to a name without a host. Others need
+// it: CRI-O refuses a name without a host, and podman would add localhost/.
+const imageHost = "docker.io/library/"
+
 // The media types of https://github.com/opencontainers/image-spec
 const (
 	indexType    = "application/vnd.oci.image.index.v1+json"
@@ -48,30 +46,30 @@ const (
 	layerType    = "application/vnd.oci.image.layer.v1.tar+gzip"
 )
 
-// writeImage writes the image as an archive for docker load, podman load, ctr images import and
+// packImage returns the image as an archive for docker load, podman load, ctr images import and
 // skopeo copy oci-archive:. The same spec gives the same bytes, if the same version of Go has compiled this.
 //
 // The archive is an OCI image layout. Its index.json has one entry, because podman and skopeo refuse several. That
 // entry is an index with a manifest for each platform. The archive also has the manifest.json of docker save, for a
 // Docker without the containerd image store, which does not read index.json. See dockerImages.
-func writeImage(w io.Writer, spec imageSpec) error {
+func packImage(spec imageSpec) ([]byte, error) {
 	if err := spec.check(); err != nil {
-		return err
+		return nil, err
 	}
 	spec.Created = spec.Created.UTC().Truncate(time.Second)
-	archive := imageArchive{created: spec.Created}
+	archive := imageArchive{files: []file{{name: "blobs/"}, {name: "blobs/sha256/"}}}
 	var images []platformImage
 	for _, program := range spec.Programs {
 		image, err := archive.addPlatform(spec, program)
 		if err != nil {
-			return fmt.Errorf("cannot make the image for linux/%s: %w", program.Arch, err)
+			return nil, fmt.Errorf("cannot make the image for linux/%s: %w", program.Arch, err)
 		}
 		images = append(images, image)
 	}
 	if err := archive.addIndexes(spec, images); err != nil {
-		return err
+		return nil, err
 	}
-	return archive.write(w)
+	return packTar(archive.files, spec.Created)
 }
 
 // A tag has at most 128 characters. Eight of them are for -ppc64le, the longest suffix that dockerImages adds.
@@ -176,11 +174,11 @@ type platformImage struct {
 // addPlatform adds the layer, the config and the manifest of one platform.
 func (a *imageArchive) addPlatform(spec imageSpec, program imageProgram) (platformImage, error) {
 	image := platformImage{program: program}
-	layer, err := tarOf(spec.Created, []imageMember{{imageFile, 0o755, program.Contents}})
+	layer, err := packTar([]file{{name: imageFile, contents: program.Contents, isExecutable: true}}, spec.Created)
 	if err != nil {
 		return image, err
 	}
-	compressed, err := gzipOf(layer)
+	compressed, err := compress(layer)
 	if err != nil {
 		return image, err
 	}
@@ -236,10 +234,10 @@ func (a *imageArchive) addIndexes(spec imageSpec, images []platformImage) error 
 	if err != nil {
 		return err
 	}
-	// podman, containerd and a Docker that uses containerd's image store take the name from the first annotation. With
-	// less than the full name, podman would add localhost/. skopeo finds an image by the second one.
+	// podman, containerd and a Docker that uses containerd's image store take the name from the first annotation. skopeo
+	// finds an image by the second one.
 	index.Annotations = map[string]string{
-		"io.containerd.image.name":          "docker.io/library/" + spec.Name + ":" + spec.Version,
+		"io.containerd.image.name":          imageHost + spec.Name + ":" + spec.Version,
 		"org.opencontainers.image.ref.name": spec.Version,
 	}
 	top := ociIndex{SchemaVersion: 2, MediaType: indexType, Manifests: []ociDescriptor{index}}
@@ -272,17 +270,9 @@ func dockerImages(spec imageSpec, images []platformImage) []dockerImage {
 	return list
 }
 
-// imageArchive is the archive before it is written.
+// imageArchive is the archive before it is packed.
 type imageArchive struct {
-	created time.Time
-	members []imageMember
-}
-
-// imageMember is a file of a tar, or a directory if the name ends in a slash.
-type imageMember struct {
-	name     string
-	mode     int64
-	contents []byte
+	files []file
 }
 
 func (a *imageArchive) addJSON(mediaType string, value any) (ociDescriptor, error) {
@@ -297,9 +287,9 @@ func (a *imageArchive) addJSON(mediaType string, value any) (ociDescriptor, erro
 func (a *imageArchive) addBlob(mediaType string, contents []byte) ociDescriptor {
 	digest := digestOf(contents)
 	path := blobPath(digest)
-	isSame := func(member imageMember) bool { return member.name == path }
-	if !slices.ContainsFunc(a.members, isSame) {
-		a.members = append(a.members, imageMember{path, 0o644, contents})
+	isSame := func(f file) bool { return f.name == path }
+	if !slices.ContainsFunc(a.files, isSame) {
+		a.files = append(a.files, file{name: path, contents: contents})
 	}
 	return ociDescriptor{MediaType: mediaType, Digest: digest, Size: len(contents)}
 }
@@ -309,67 +299,11 @@ func (a *imageArchive) addFile(name string, value any) error {
 	if err != nil {
 		return err
 	}
-	a.members = append(a.members, imageMember{name, 0o644, contents})
+	a.files = append(a.files, file{name: name, contents: contents})
 	return nil
 }
 
-func (a *imageArchive) write(w io.Writer) error {
-	members := append([]imageMember{{"blobs/", 0o755, nil}, {"blobs/sha256/", 0o755, nil}}, a.members...)
-	slices.SortFunc(members, func(x, y imageMember) int { return strings.Compare(x.name, y.name) })
-	contents, err := tarOf(a.created, members)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(contents)
-	return err
-}
-
-// tarOf returns a tar with the members. All of them have the same time and belong to root.
-func tarOf(modified time.Time, members []imageMember) ([]byte, error) {
-	var buffer bytes.Buffer
-	writer := tar.NewWriter(&buffer)
-	for _, member := range members {
-		header := &tar.Header{
-			Typeflag: tar.TypeReg,
-			Name:     member.name,
-			Mode:     member.mode,
-			Size:     int64(len(member.contents)),
-			ModTime:  modified,
-			Format:   tar.FormatUSTAR,
-		}
-		if strings.HasSuffix(member.name, "/") {
-			header.Typeflag = tar.TypeDir
-		}
-		if err := writer.WriteHeader(header); err != nil {
-			return nil, err
-		}
-		if _, err := writer.Write(member.contents); err != nil {
-			return nil, err
-		}
-	}
-	if err := writer.Close(); err != nil {
-		return nil, err
-	}
-	return buffer.Bytes(), nil
-}
-
-// gzipOf returns compressed contents. gzip.Writer writes no name and no time unless it is told to.
-func gzipOf(contents []byte) ([]byte, error) {
-	var buffer bytes.Buffer
-	writer := gzip.NewWriter(&buffer)
-	if _, err := writer.Write(contents); err != nil {
-		return nil, err
-	}
-	if err := writer.Close(); err != nil {
-		return nil, err
-	}
-	return buffer.Bytes(), nil
-}
-
-func digestOf(contents []byte) string {
-	sum := sha256.Sum256(contents)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
+func digestOf(contents []byte) string { return "sha256:" + sum(contents) }
 
 func blobPath(digest string) string {
 	return "blobs/" + strings.Replace(digest, ":", "/", 1)

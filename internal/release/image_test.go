@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"podcount/internal/testkit"
 )
 
 // testSpec is an image for all platforms of a release. Two of its programs are equal, so they share a layer.
@@ -38,11 +39,11 @@ var testCreated = time.Date(2026, 11, 23, 11, 30, 15, 0, time.UTC)
 
 func archiveOf(t *testing.T, spec imageSpec) []byte {
 	t.Helper()
-	var archive bytes.Buffer
-	if err := writeImage(&archive, spec); err != nil {
+	archive, err := packImage(spec)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return archive.Bytes()
+	return archive
 }
 
 // readTar returns the headers in their order, and the contents by name.
@@ -315,14 +316,8 @@ func TestAnImageThatNoToolWouldTakeIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spec := testSpec()
 			test.change(&spec)
-			var archive bytes.Buffer
-			err := writeImage(&archive, spec)
-			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("writeImage returned %v, want an error with %q", err, test.want)
-			}
-			if archive.Len() > 0 {
-				t.Errorf("writeImage wrote %d bytes of an archive that it refuses", archive.Len())
-			}
+			_, err := packImage(spec)
+			testkit.WantError(t, name, err, test.want)
 		})
 	}
 }
@@ -332,20 +327,5 @@ func TestAVersionOfGitDescribeCanBeATag(t *testing.T) {
 		if !isImageVersion(version) {
 			t.Errorf("the version %q is refused", version)
 		}
-	}
-}
-
-// fullDisk is a file on a disk without space.
-type fullDisk struct{}
-
-var errFull = errors.New("no space left on device")
-
-func (fullDisk) Write([]byte) (int, error) {
-	return 0, errFull
-}
-
-func TestWriteImageReturnsTheErrorOfTheFile(t *testing.T) {
-	if err := writeImage(fullDisk{}, testSpec()); !errors.Is(err, errFull) {
-		t.Errorf("writeImage returned %v, want %v", err, errFull)
 	}
 }

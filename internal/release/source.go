@@ -56,7 +56,7 @@ func packSource(t tree, names []string) ([]byte, error) {
 		}
 		files = append(files, file{name: name, contents: contents, isExecutable: info.Mode()&0o100 != 0})
 	}
-	packed, err := packTar("podcount-"+t.version, files, t.time)
+	packed, err := packTar(inFolder("podcount-"+t.version, files), t.time)
 	if err != nil {
 		return nil, err
 	}

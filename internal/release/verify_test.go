@@ -42,7 +42,7 @@ func testContents(t *testing.T) []file {
 // packed returns the name of a release with these files.
 func packed(t *testing.T, files []file) string {
 	t.Helper()
-	contents, err := packTar("podcount-v1.1.0", files, testTree.time)
+	contents, err := packTar(inFolder("podcount-v1.1.0", files), testTree.time)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,4 +4,4 @@
 kubectl create -f /steps/cluster.yaml
 kubectl apply -f "$unpacked/manifests/podcount.yaml" -f "$unpacked/manifests/policy.yaml"
 named=$(kubectl -n kube-system get deployment podcount -o jsonpath='{.spec.template.spec.containers[0].image}')
-[ "$named" = "podcount:$VERSION" ] || fail "the Deployment has the image $named"
+[ "$named" = "$image" ] || fail "the Deployment has the image $named"

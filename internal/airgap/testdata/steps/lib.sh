@@ -28,7 +28,7 @@ await() {
 }
 
 unpacked=/carried/$RELEASE
-image=docker.io/library/podcount:$VERSION # the name under which the kubelet looks for podcount:$VERSION
+image=docker.io/library/podcount:$VERSION
 
 # start_containerd starts the runtime of a node, without the part that only a kubelet needs.
 start_containerd() {

@@ -23,7 +23,7 @@ echo "-source has $(wc -l </tmp/source) files"
 # It has the manifests of the archive, apart from comments.
 without_comments() { grep -vE '^ *#' "$1"; }
 for part in podcount policy; do
-	run_image manifest "-manifest=$part" -image "podcount:$VERSION" >/tmp/manifest
+	run_image manifest "-manifest=$part" -image "$image" >/tmp/manifest
 	without_comments /tmp/manifest >/tmp/printed
 	without_comments "$unpacked/manifests/$part.yaml" >/tmp/carried
 	cmp /tmp/printed /tmp/carried || fail "-manifest=$part prints something else than the archive has"
