@@ -53,6 +53,7 @@ func TestMain(m *testing.M) {
 		main() // the program itself, for tests of signals and exit codes
 		os.Exit(0)
 	}
+	testkit.AllowRandomInVirtualTime()
 	os.Exit(fakekube.RunTests(m))
 }
 

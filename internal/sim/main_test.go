@@ -5,6 +5,10 @@ import (
 	"testing"
 
 	"podcount/internal/fakekube"
+	"podcount/internal/testkit"
 )
 
-func TestMain(m *testing.M) { os.Exit(fakekube.RunTests(m)) }
+func TestMain(m *testing.M) {
+	testkit.AllowRandomInVirtualTime()
+	os.Exit(fakekube.RunTests(m))
+}

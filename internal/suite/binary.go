@@ -145,7 +145,7 @@ func signalTwice(t *testing.T, process *os.Process, first, second os.Signal) {
 func RunBinary(t *testing.T, env []string, args ...string) (*exec.Cmd, <-chan string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append([]string{"PODCOUNT_TEST_MAIN=1"}, env...)
+	cmd.Env = append(binaryEnvironment(), env...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -163,6 +163,12 @@ func RunBinary(t *testing.T, env []string, args ...string) (*exec.Cmd, <-chan st
 		}
 	}()
 	return cmd, lines
+}
+
+// binaryEnvironment returns the environment that makes the test binary podcount. It passes on GODEBUG, so that podcount
+// has the FIPS 140-3 mode of the tests.
+func binaryEnvironment() []string {
+	return []string{"PODCOUNT_TEST_MAIN=1", "GODEBUG=" + os.Getenv("GODEBUG")}
 }
 
 // linesUntilExit waits until the process has exited, and returns the remaining lines of its stderr.
@@ -196,7 +202,7 @@ func fullPipe(t *testing.T) *os.File {
 func startOn(t *testing.T, stdout, stderr *os.File, args ...string) (cmd *exec.Cmd, exited <-chan struct{}) {
 	t.Helper()
 	cmd = exec.Command(os.Args[0], args...)
-	cmd.Env = []string{"PODCOUNT_TEST_MAIN=1"}
+	cmd.Env = binaryEnvironment()
 	cmd.Stdout = stdout
 	cmd.Stderr = stderr
 	if err := cmd.Start(); err != nil {
