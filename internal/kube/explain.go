@@ -3,6 +3,7 @@ package kube
 import (
 	"cmp"
 	"context"
+	"crypto/fips140"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 )
 
 // proxyRefusal is the error for a proxy that refuses to connect to the server. net/http would report only the
@@ -37,7 +39,7 @@ func checkProxyAnswer(_ context.Context, proxy *url.URL, _ *http.Request, answer
 // explain adds a hint to an error of the network or of TLS, together with the server's address and the source of that
 // address. It returns other errors unchanged.
 func (c *Client) explain(err error) error {
-	hint := cmp.Or(hintForProxy(err), hintForTLS(err), hintForNetwork(err))
+	hint := cmp.Or(hintForProxy(err), hintForFIPS(err), hintForTLS(err), hintForNetwork(err))
 	if hint == "" {
 		return err
 	}
@@ -55,6 +57,20 @@ func hintForProxy(err error) string {
 	}
 	return "allow connections to the API server there, or go without the proxy: " +
 		"remove the kubeconfig's proxy-url, or set NO_PROXY"
+}
+
+// ruleOfFIPS says what Go's TLS accepts in FIPS 140-3 mode, and the way out.
+const ruleOfFIPS = "FIPS 140-3 mode is on: use RSA keys of 2048 bits or more, Ed25519, or P-256, P-384 or P-521, " +
+	"and TLS 1.3, or TLS 1.2 with ECDHE, AES-GCM and Extended Master Secret; or set GODEBUG=fips140=off"
+
+// hintForFIPS says what to do if FIPS 140-3 mode forbids what the server, its CA or the client certificate needs.
+func hintForFIPS(err error) string {
+	text := err.Error()
+	if strings.Contains(text, "FIPS 140-only mode") || strings.Contains(text, "tls: FIPS 140-3 requires") ||
+		strings.Contains(text, "tls: no FIPS compatible certificate") {
+		return ruleOfFIPS
+	}
+	return ""
 }
 
 // hintForTLS says what to do if client and server could not agree on TLS, or if the server's certificate is not valid.
@@ -97,8 +113,12 @@ func hintForNetwork(err error) string {
 	case operation == "dial" || os.IsTimeout(err):
 		return "is the API server running, and is this its address?"
 	case operation == "remote error": // the server has sent a TLS alert
-		return "this client supports TLS 1.2 and 1.3; " +
+		hint := "this client supports TLS 1.2 and 1.3; " +
 			"if the server requires a client certificate, give a valid one that it knows"
+		if fips140.Enabled() {
+			hint += "; " + ruleOfFIPS
+		}
+		return hint
 	default:
 		return ""
 	}

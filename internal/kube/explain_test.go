@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"crypto/fips140"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -58,6 +59,10 @@ func named(name string) func(*x509.Certificate) {
 
 func TestTLSErrorsSayWhatToDo(t *testing.T) {
 	ca, other := fakekube.NewAuthority(t, "the CA"), fakekube.NewAuthority(t, "another CA")
+	endOfHint := ")"
+	if fips140.Enabled() {
+		endOfHint = "; " + ruleOfFIPS + ")"
+	}
 	for name, c := range map[string]struct {
 		trusted *fakekube.Authority
 		change  func(*x509.Certificate)
@@ -96,7 +101,7 @@ func TestTLSErrorsSayWhatToDo(t *testing.T) {
 		},
 		"its clients": {
 			trusted: ca,
-			want:    "; if the server requires a client certificate, give a valid one that it knows)",
+			want:    "; if the server requires a client certificate, give a valid one that it knows" + endOfHint,
 		},
 		"no TLS": {
 			trusted: ca,
