@@ -19,10 +19,10 @@ type Pods struct {
 // DefaultPods returns the pods of a manifest without these flags.
 func DefaultPods() Pods {
 	return Pods{
-		PullSecrets:  List{"name", labels.CheckDNSName, nil},
-		NodeSelector: List{"label", checkLabel, nil},
-		Requests:     List{"resource", checkResource, []string{"cpu=10m", "memory=32Mi"}},
-		Limits:       List{"resource", checkResource, []string{"cpu=1", "memory=128Mi"}},
+		PullSecrets:  List{noun: "name", check: labels.CheckDNSName},
+		NodeSelector: List{noun: "label", check: checkLabel},
+		Requests:     List{noun: "resource", check: checkResource, items: []string{"cpu=10m", "memory=32Mi"}},
+		Limits:       List{noun: "resource", check: checkResource, items: []string{"cpu=1", "memory=128Mi"}},
 	}
 }
 
@@ -43,15 +43,22 @@ func (l *List) Set(text string) error {
 		return nil
 	}
 	for i, item := range strings.Split(text, ",") {
-		err := l.check(item)
-		key, _, _ := strings.Cut(item, "=")
-		if _, isThere := l.find(key); isThere {
-			err = errors.New("an earlier one has the same name: leave one of the two out")
-		}
-		if err != nil {
+		if err := l.checkNext(item); err != nil {
 			return fmt.Errorf("%s %d %q: %w", l.noun, i+1, item, err)
 		}
 		l.items = append(l.items, item)
+	}
+	return nil
+}
+
+// checkNext checks an item that is about to be added.
+func (l *List) checkNext(item string) error {
+	if err := l.check(item); err != nil {
+		return err
+	}
+	key, _, _ := strings.Cut(item, "=")
+	if _, isThere := l.find(key); isThere {
+		return errors.New("an earlier one has the same name: leave one of the two out")
 	}
 	return nil
 }
@@ -89,6 +96,6 @@ func (l *List) yaml(format func(key, value string) string) string {
 	return strings.Join(formatted, ", ")
 }
 
-func reference(name, _ string) string { return "{name: " + scalar(name) + "}" }
+func yamlReference(name, _ string) string { return "{name: " + scalar(name) + "}" }
 
-func label(key, value string) string { return scalar(key) + ": " + scalar(value) }
+func yamlLabel(key, value string) string { return scalar(key) + ": " + scalar(value) }

@@ -89,10 +89,10 @@ func (p *Pods) checkResources() error {
 	return nil
 }
 
-// resource formats a resource as YAML. Kubernetes wants a string, so a quantity without a unit needs quotes.
-func resource(name, quantity string) string {
-	hasUnit := strings.TrimRight(quantity, digits+".") == quantity
-	if !hasUnit {
+// yamlResource formats a resource as YAML. Kubernetes wants a string, so a quantity without a unit needs quotes.
+func yamlResource(name, quantity string) string {
+	isNumber := consistsOf(quantity, digits+".")
+	if isNumber {
 		quantity = quote(quantity)
 	}
 	return name + ": " + quantity
@@ -105,5 +105,7 @@ func (p *Pods) goMemoryLimit() string {
 	if !hasLimit {
 		return ""
 	}
-	return strconv.FormatUint(amountOf("memory", limit)/10*9>>20, 10) + "MiB"
+	const mebibyte = 1 << 20
+	bytes := amountOf("memory", limit) / 10 * 9
+	return strconv.FormatUint(bytes/mebibyte, 10) + "MiB"
 }

@@ -38,14 +38,18 @@ func StyleOf(format string, w io.Writer, getenv func(string) string) Style {
 	return Style{form: terminal, color: getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"}
 }
 
-// IsTerminal reports whether w is a terminal. It mistakes /dev/null for one, which does no harm.
+// IsTerminal reports whether w is a terminal, or another device for characters, but not /dev/null.
 func IsTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	if !ok {
 		return false
 	}
 	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull)
+	return err != nil || !os.SameFile(info, null)
 }
 
 // NewHandler returns a handler that writes lines of this level and above to w. It writes each line with one call of
