@@ -6,10 +6,13 @@ IMAGE     := podcount:latest
 PLATFORMS :=
 VERSION   :=
 KEY       :=
+RELEASE   :=
+SIGNERS   :=
 export CGO_ENABLED = 0
 
-# The command that builds podcount. It runs on this machine, also if GOOS and GOARCH name another one.
-MAKE_RELEASE := GOOS= GOARCH= GOFIPS140=off go run ./internal/release
+# The command that builds podcount. It runs on this machine, also if GOOS and GOARCH name another one. No other setting of
+# the go command changes what it builds.
+MAKE_RELEASE := GOOS= GOARCH= GOFIPS140=off GOEXPERIMENT= GOFLAGS= GOWORK=off go run ./internal/release
 
 .PHONY: build manifests image archive release verify run test sim sweep mutants e2e airgap fuzz bench lint clean
 
@@ -82,8 +85,8 @@ airgap: ## install a release without a network: make airgap RELEASE=FILE [SIGNER
 		echo 'With KUBECONFIG, it installs podcount in that cluster for a minute, and creates two nodes and some pods.'; \
 		exit 2; \
 	}
-	AIRGAP_RELEASE='$(abspath $(RELEASE))' AIRGAP_SIGNERS='$(abspath $(SIGNERS))' CONTEXT='$(CONTEXT)' \
-		KUBECONFIG='$(if $(filter command%,$(origin KUBECONFIG)),$(abspath $(KUBECONFIG)))' \
+	AIRGAP_RELEASE='$(RELEASE)' AIRGAP_SIGNERS='$(SIGNERS)' CONTEXT='$(CONTEXT)' \
+		AIRGAP_KUBECONFIG='$(if $(filter command%,$(origin KUBECONFIG)),$(KUBECONFIG))' \
 		go test -count=1 -v -timeout 30m -run '^TestReleaseNeedsNoNetwork$$' ./internal/airgap
 
 fuzz: ## give each parser random input for FUZZTIME

@@ -104,7 +104,7 @@ func newSite(t *testing.T) *site {
 	if release == "" {
 		t.Skip("needs a release: make airgap RELEASE=FILE")
 	}
-	users, groups := idsOf(t, "/proc/self/uid_map"), idsOf(t, "/proc/self/gid_map")
+	mustBeRoot(t)
 	// The path of a socket has at most 107 characters, which t.TempDir can exceed.
 	root, err := os.MkdirTemp("", "airgap")
 	if err != nil {
@@ -115,19 +115,41 @@ func newSite(t *testing.T) *site {
 	t.Cleanup(stop)
 	s := &site{
 		root:        root,
-		users:       users,
-		groups:      groups,
+		users:       idsOf(t, "/proc/self/uid_map"),
+		groups:      idsOf(t, "/proc/self/gid_map"),
 		release:     strings.TrimSuffix(filepath.Base(release), ".tar"),
 		interrupted: ctx,
 	}
-	err = s.furnish(release, os.Getenv("AIRGAP_SIGNERS"))
-	if err == nil && os.Getenv("KUBECONFIG") != "" {
-		err = s.connect(os.Getenv("CONTEXT"))
+	err = s.furnish(fromTop(release), fromTop(os.Getenv("AIRGAP_SIGNERS")))
+	kubeconfig := os.Getenv("AIRGAP_KUBECONFIG")
+	if err == nil && kubeconfig != "" {
+		err = s.connect(fromTop(kubeconfig), os.Getenv("CONTEXT"))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// fromTop returns a path that was given in the top folder, as it is from here. "" stays "".
+func fromTop(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join("..", "..", path)
+}
+
+// mustBeRoot ends the test unless this process can be podcount's user, too.
+func mustBeRoot(t *testing.T) {
+	t.Helper()
+	var count int
+	for _, ids := range idsOf(t, "/proc/self/uid_map") {
+		count += ids.Size
+	}
+	if os.Geteuid() != 0 || count <= podcountUser {
+		t.Fatal("this user cannot run a process as podcount's user: run it as root, or as root of a user namespace, " +
+			"as in podman unshare make airgap RELEASE=FILE")
+	}
 }
 
 // idsOf reads which users or groups this process can be. The site has the same ones, under the same numbers.
@@ -146,10 +168,6 @@ func idsOf(t *testing.T, file string) (ids []syscall.SysProcIDMap) {
 		size = min(size, maxIDs-count)
 		ids = append(ids, syscall.SysProcIDMap{ContainerID: int(first), HostID: int(first), Size: int(size)})
 		count += size
-	}
-	if os.Geteuid() != 0 || count <= podcountUser {
-		t.Fatal("this user cannot run a process as podcount's user: run it as root, or as root of a user namespace, " +
-			"as in podman unshare make airgap RELEASE=FILE")
 	}
 	return ids
 }

@@ -50,6 +50,9 @@ func (s *site) furnish(release, signers string) error {
 		return fmt.Errorf("RELEASE: %w", err)
 	}
 	if signers != "" {
+		if err := s.copyIn(release+".sig", carried+"/"+s.release+".tar.sig"); err != nil {
+			return fmt.Errorf("the signature of RELEASE: %w", err)
+		}
 		if err := s.copyIn(signers, carried+"/allowed_signers"); err != nil {
 			return fmt.Errorf("SIGNERS: %w", err)
 		}
@@ -73,12 +76,12 @@ func (s *site) furnish(release, signers string) error {
 // path returns the path, outside the site, of a file at the site.
 func (s *site) path(file string) string { return filepath.Join(s.root, file) }
 
-// connect lets the site reach the API server of the kubeconfig that $KUBECONFIG names, and nothing else.
-func (s *site) connect(contextName string) error {
+// connect lets the site reach the API server of a kubeconfig, and nothing else.
+func (s *site) connect(kubeconfigFile, contextName string) error {
 	if err := s.copyTools("kubectl"); err != nil {
 		return err
 	}
-	kubeconfig, err := flatten(contextName)
+	kubeconfig, err := flatten(kubeconfigFile, contextName)
 	if err != nil {
 		return err
 	}
@@ -93,6 +96,11 @@ func (s *site) connect(contextName string) error {
 	if s.cluster.port == "" {
 		s.cluster.port = "443"
 	}
+	return s.openWayOut()
+}
+
+// openWayOut lets the site reach the API server by a Unix socket.
+func (s *site) openWayOut() error {
 	dial := func() (net.Conn, error) { return net.Dial("tcp", net.JoinHostPort(s.cluster.host, s.cluster.port)) }
 	probe, err := dial()
 	if err != nil {
@@ -108,8 +116,8 @@ func (s *site) connect(contextName string) error {
 }
 
 // flatten returns a kubeconfig, in JSON, that has one context and needs no other file.
-func flatten(contextName string) ([]byte, error) {
-	args := []string{"config", "view", "--raw", "--flatten", "--minify", "-o", "json"}
+func flatten(kubeconfigFile, contextName string) ([]byte, error) {
+	args := []string{"config", "view", "--kubeconfig", kubeconfigFile, "--raw", "--flatten", "--minify", "-o", "json"}
 	if contextName != "" {
 		args = append(args, "--context", contextName)
 	}

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,26 +44,66 @@ var allPlatforms = []platform{
 	{"windows", "arm64"},
 }
 
-// buildSettings are all variables of the go command that can change the bytes that it builds, apart from GOOS, GOARCH
-// and GOFIPS140. They replace those of the environment, and the file that `go env -w` writes is not read. The processor
-// that each of them names is the oldest that Go supports, except for arm, where it is an ARMv7.
+// parsePlatforms returns the platforms in a list such as linux/amd64,darwin/arm64. They must be some of allPlatforms, at
+// least one of them for Linux, because the image is for Linux.
+func parsePlatforms(list string) ([]platform, error) {
+	if list == "" {
+		return allPlatforms, nil
+	}
+	var chosen []platform
+	hasLinux := false
+	for name := range strings.SplitSeq(list, ",") {
+		i := slices.IndexFunc(allPlatforms, func(p platform) bool { return p.String() == name })
+		if i < 0 {
+			return nil, fmt.Errorf("PLATFORMS=%s: podcount is not released for %q; use some of %s",
+				list, name, namesOf(allPlatforms))
+		}
+		p := allPlatforms[i]
+		if slices.Contains(chosen, p) {
+			return nil, fmt.Errorf("PLATFORMS=%s: it names %s twice", list, p)
+		}
+		hasLinux = hasLinux || p.os == "linux"
+		chosen = append(chosen, p)
+	}
+	if !hasLinux {
+		return nil, fmt.Errorf("PLATFORMS=%s: add one for Linux, because the image is for Linux", list)
+	}
+	return chosen, nil
+}
+
+func namesOf(platforms []platform) string {
+	var names []string
+	for _, p := range platforms {
+		names = append(names, p.String())
+	}
+	return strings.Join(names, ",")
+}
+
+// buildSettings are the variables of the go command and its tools that can change the bytes that they build, apart from
+// GOOS, GOARCH and GOFIPS140. They replace those of the environment, and the file that `go env -w` writes is not read.
+// Those that name a processor name the oldest that Go supports, except for arm, where it is an ARMv7.
 var buildSettings = []string{
 	"CGO_ENABLED=0",
 	"GO111MODULE=on",
 	"GOAMD64=v1",
 	"GOARM64=v8.0",
 	"GOARM=7",
+	"GOCLOBBERDEADHASH=",
+	"GOCOMPILEDEBUG=",
+	"GODEBUG=",
 	"GOENV=off",
 	"GOEXPERIMENT=",
 	"GOFLAGS=",
 	"GOPPC64=power8",
 	"GORISCV64=rva20u64",
+	"GOSSAFUNC=",
 	"GOWORK=off",
+	"GO_EXTLINK_ENABLED=",
 }
 
-// buildFlags are the flags of go build, besides -ldflags. They keep out of the binary the paths of this machine, and what
-// the go command would ask git.
-var buildFlags = []string{"-trimpath", "-buildvcs=false"}
+// buildFlags are the flags of go build, besides -ldflags. They keep this machine's paths out of the binary, and what the
+// go command would ask git.
+var buildFlags = []string{"-trimpath", "-buildvcs=false", "-pgo=off"}
 
 // linkerFlags returns the value of -ldflags. -s and -w leave out what only debuggers need. Functions begin at multiples
 // of 16 bytes instead of 32, which makes the binary 70 kB smaller.
@@ -81,6 +124,7 @@ func goCommand(dir string, args ...string) *exec.Cmd {
 type compiler struct {
 	tree    tree
 	fips    string // the value of GOFIPS140
+	source  []byte // what podcount -source will write, compressed
 	scratch string // a folder that close removes
 	overlay string // a file that has go build read the packed source: see go help build
 }
@@ -89,6 +133,15 @@ type compiler struct {
 func newCompiler(t tree, fips string) (*compiler, error) {
 	if fips == "" {
 		fips = "off"
+	}
+	// The overlay works only with the path by which the go command knows a file, which has no symbolic links.
+	dir, err := filepath.EvalSymlinks(t.dir)
+	if err != nil {
+		return nil, err
+	}
+	t.dir, err = filepath.Abs(dir)
+	if err != nil {
+		return nil, err
 	}
 	if err := checkGoVersion(t.dir); err != nil {
 		return nil, err
@@ -101,8 +154,14 @@ func newCompiler(t tree, fips string) (*compiler, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &compiler{tree: t, fips: fips, scratch: scratch, overlay: filepath.Join(scratch, "overlay.json")}
-	if err := c.prepareOverlay(source); err != nil {
+	c := &compiler{
+		tree:    t,
+		fips:    fips,
+		source:  source,
+		scratch: scratch,
+		overlay: filepath.Join(scratch, "overlay.json"),
+	}
+	if err := c.writeOverlay(); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
 	return c, nil
@@ -111,9 +170,9 @@ func newCompiler(t tree, fips string) (*compiler, error) {
 // checkGoVersion returns an error if the go command that would compile is not the one that runs this command. That
 // happens if PATH names another one.
 func checkGoVersion(dir string) error {
-	output, err := goCommand(dir, "env", "GOVERSION").Output()
+	output, err := outputOf(goCommand(dir, "env", "GOVERSION"))
 	if err != nil {
-		return fmt.Errorf("go env GOVERSION: %w", err)
+		return err
 	}
 	version := strings.TrimSpace(string(output))
 	if version != runtime.Version() {
@@ -123,16 +182,13 @@ func checkGoVersion(dir string) error {
 	return nil
 }
 
-// prepareOverlay writes the source into the scratch folder, and the file that puts it in the place of the empty one.
-func (c *compiler) prepareOverlay(source []byte) error {
+// writeOverlay writes the source into the scratch folder, and the file that puts it in the place of the empty one.
+func (c *compiler) writeOverlay() error {
 	packed := filepath.Join(c.scratch, "source.tar.gz")
-	if err := os.WriteFile(packed, source, 0o644); err != nil {
+	if err := os.WriteFile(packed, c.source, 0o644); err != nil {
 		return err
 	}
-	replaced, err := filepath.Abs(filepath.Join(c.tree.dir, "internal", "build", "source.tar.gz"))
-	if err != nil {
-		return err
-	}
+	replaced := filepath.Join(c.tree.dir, "internal", "build", "source.tar.gz")
 	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {replaced: packed}})
 	if err != nil {
 		return err
@@ -143,7 +199,7 @@ func (c *compiler) prepareOverlay(source []byte) error {
 func (c *compiler) close() error { return os.RemoveAll(c.scratch) }
 
 // compile builds podcount for a platform.
-func (c *compiler) compile(p platform, output string) error {
+func (c *compiler) compile(ctx context.Context, p platform, output string) error {
 	output, err := filepath.Abs(output)
 	if err != nil {
 		return err
@@ -157,10 +213,20 @@ func (c *compiler) compile(p platform, output string) error {
 	command.Env = append(command.Env, "GOOS="+p.os, "GOARCH="+p.arch, "GOFIPS140="+c.fips)
 	command.Stdout = os.Stdout
 	command.Stderr = os.Stderr
-	if err := command.Run(); err != nil {
+	if err := runUntil(ctx, command); err != nil {
 		return fmt.Errorf("go build for %s: %w", p, err)
 	}
 	return nil
+}
+
+// runUntil runs a command, and kills it at the end of ctx.
+func runUntil(ctx context.Context, command *exec.Cmd) error {
+	if err := command.Start(); err != nil {
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() { command.Process.Kill() })
+	defer stop()
+	return command.Wait()
 }
 
 // program is podcount's binary for a platform.
@@ -170,22 +236,37 @@ type program struct {
 }
 
 // compileAll builds podcount for each platform, and says so.
-func (c *compiler) compileAll(platforms []platform, stdout io.Writer) ([]program, error) {
+func (c *compiler) compileAll(ctx context.Context, platforms []platform, stdout io.Writer) ([]program, error) {
 	var programs []program
 	for i, p := range platforms {
 		fmt.Fprintf(stdout, "building version %s for %s (%d of %d)\n", c.tree.version, p, i+1, len(platforms))
 		output := filepath.Join(c.scratch, "podcount")
-		if err := c.compile(p, output); err != nil {
-			return nil, err
-		}
-		if err := checkDependencies(output); err != nil {
+		if err := c.compile(ctx, p, output); err != nil {
 			return nil, err
 		}
 		contents, err := os.ReadFile(output)
 		if err != nil {
 			return nil, err
 		}
+		if err := c.check(contents); err != nil {
+			return nil, fmt.Errorf("the binary for %s: %w", p, err)
+		}
 		programs = append(programs, program{platform: p, contents: contents})
 	}
 	return programs, nil
+}
+
+// check returns an error if a binary has a module besides podcount, or does not have its own source.
+func (c *compiler) check(binary []byte) error {
+	info, err := buildinfo.Read(bytes.NewReader(binary))
+	if err != nil {
+		return err
+	}
+	if len(info.Deps) > 0 {
+		return fmt.Errorf("it has the module %s, but podcount must have no dependency", info.Deps[0].Path)
+	}
+	if !bytes.Contains(binary, c.source) {
+		return errors.New("it does not have its source: the go command did not use the overlay")
+	}
+	return nil
 }

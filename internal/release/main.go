@@ -17,27 +17,34 @@
 //   - tree.go finds out which version and commit the source is;
 //   - source.go packs the source, and archive.go packs files into a tar;
 //   - compile.go runs the go command;
-//   - contents.go makes the files of a release, except for image.go (the image), sbom.go (the SBOM) and provenance.go;
-//   - sums.go writes, checks and signs SHA256SUMS;
+//   - contents.go makes the files of a release: image.go and oci.go make the image, sbom.go and provenance.go the two
+//     statements;
+//   - sums.go writes SHA256SUMS, and sign.go signs the release;
 //   - verify.go compares.
 //
-// The exit code is 0 if all went well, 1 if something failed or differs, and 2 if the arguments are wrong.
+// The exit code is 0 if all went well, 1 if something failed or differs, and 2 if the arguments are wrong. `go run`, which
+// the Makefile uses, makes 1 of the 2.
 package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strings"
+	"syscall"
 )
 
 func main() {
-	err := run(os.Args[1:], os.Stdout)
+	// After a signal, the commands that run are killed, and the temporary folders are removed.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
 	switch {
 	case errors.Is(err, errUsage):
 		fmt.Fprintln(os.Stderr, "release:", err)
@@ -58,16 +65,16 @@ type settings struct {
 	os        string // of the one platform to build for; "" is that of this machine
 	arch      string
 	platforms string // of all platforms to build for: OS/ARCH, joined by commas
-	fips      string // GOFIPS140, such as v1.0.0; off by default
+	fips      string // GOFIPS140, such as v1.0.0; "" is off
 	key       string // a file with a private key that signs, for ssh-keygen
 }
 
-func run(args []string, stdout io.Writer) error {
+func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) == 0 {
 		return fmt.Errorf("name a command: build, version, image, all or verify: %w", errUsage)
 	}
 	var s settings
-	flags := flag.NewFlagSet("release "+args[0], flag.ContinueOnError)
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&s.version, "version", "", "")
 	flags.StringVar(&s.output, "o", "", "")
@@ -79,39 +86,45 @@ func run(args []string, stdout io.Writer) error {
 	if err := flags.Parse(args[1:]); err != nil {
 		return fmt.Errorf("%w: %w", err, errUsage)
 	}
+	if args[0] == "verify" && flags.NArg() == 1 {
+		return verifyRelease(ctx, flags.Arg(0), stdout)
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("there is an argument too many, %q: %w", flags.Arg(flags.NArg()-1), errUsage)
+	}
 	switch args[0] {
 	case "build":
-		return buildOne(s, stdout)
+		return buildOne(ctx, s, stdout)
 	case "version":
 		return printVersion(s, stdout)
 	case "image":
-		return buildImage(s, stdout)
+		return buildImage(ctx, s, stdout)
 	case "all":
-		return buildRelease(s, stdout)
+		return buildRelease(ctx, s, stdout)
 	case "verify":
-		return verifyRelease(s, flags.Args(), stdout)
+		return verifyRelease(ctx, "", stdout)
 	}
 	return fmt.Errorf("there is no command %q: %w", args[0], errUsage)
 }
 
 // buildOne builds the binary for one platform.
-func buildOne(s settings, stdout io.Writer) error {
+func buildOne(ctx context.Context, s settings, stdout io.Writer) error {
 	t, err := readTree(".", s.version)
 	if err != nil {
 		return err
 	}
-	p := platform{os: cmp.Or(s.os, runtime.GOOS), arch: cmp.Or(s.arch, runtime.GOARCH)}
 	c, err := newCompiler(t, s.fips)
 	if err != nil {
 		return err
 	}
 	defer c.close()
+	p := platform{os: cmp.Or(s.os, runtime.GOOS), arch: cmp.Or(s.arch, runtime.GOARCH)}
 	output := cmp.Or(s.output, filepath.Join("bin", "podcount"))
-	if t.unknown != nil {
-		fmt.Fprintln(stdout, "the commit is unknown:", t.unknown)
+	if t.whyUnknown != nil {
+		fmt.Fprintln(stdout, "the commit is unknown:", t.whyUnknown)
 	}
 	fmt.Fprintf(stdout, "building %s, version %s, for %s\n", output, t.version, p)
-	return c.compile(p, output)
+	return c.compile(ctx, p, output)
 }
 
 func printVersion(s settings, stdout io.Writer) error {
@@ -124,7 +137,7 @@ func printVersion(s settings, stdout io.Writer) error {
 }
 
 // buildImage writes an archive with an image for one or more platforms of Linux.
-func buildImage(s settings, stdout io.Writer) error {
+func buildImage(ctx context.Context, s settings, stdout io.Writer) error {
 	t, err := readTree(".", s.version)
 	if err != nil {
 		return err
@@ -138,46 +151,81 @@ func buildImage(s settings, stdout io.Writer) error {
 		return err
 	}
 	defer c.close()
-	programs, err := c.compileAll(platforms, stdout)
+	programs, err := c.compileAll(ctx, platforms, stdout)
 	if err != nil {
 		return err
 	}
-	image, err := imageOf(t, programs)
+	image, err := packImage(t, programs)
 	if err != nil {
 		return err
 	}
-	if err := writeFile(s.output, image); err != nil {
+	output := cmp.Or(s.output, filepath.Join("bin", "podcount-image.tar"))
+	if err := writeFile(output, image.archive); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "%s: the image %s\n", s.output, imageName(t))
+	_, err = fmt.Fprintf(stdout, "%s: the image %s, %s\n", output, imageName(t), image.digest)
 	return err
 }
 
-// parsePlatforms returns the platforms in a list such as linux/amd64,darwin/arm64. They must be some of allPlatforms.
-func parsePlatforms(list string) ([]platform, error) {
-	if list == "" {
-		return allPlatforms, nil
+// buildRelease writes bin/podcount-VERSION.tar, and its signature beside it.
+func buildRelease(ctx context.Context, s settings, stdout io.Writer) error {
+	t, err := readTree(".", s.version)
+	if err != nil {
+		return err
 	}
-	var chosen []platform
-	for name := range strings.SplitSeq(list, ",") {
-		known := false
-		for _, p := range allPlatforms {
-			if p.String() == name {
-				chosen = append(chosen, p)
-				known = true
-			}
-		}
-		if !known {
-			return nil, fmt.Errorf("PLATFORMS: podcount is not released for %q, but for %s", name, allPlatforms)
+	if err := checkRelease(t); err != nil {
+		return err
+	}
+	if s.fips != "" && !isFIPS.MatchString(s.fips) {
+		return fmt.Errorf("GOFIPS140=%s: name a version, as in v1.0.0, because a release must not change with Go's names",
+			s.fips)
+	}
+	platforms, err := parsePlatforms(s.platforms)
+	if err != nil {
+		return err
+	}
+	if s.key != "" {
+		if _, err := os.Stat(s.key); err != nil {
+			return fmt.Errorf("KEY: %w", err)
 		}
 	}
-	return chosen, nil
+	files, err := makeContents(ctx, t, s.fips, platforms, stdout)
+	if err != nil {
+		return err
+	}
+	packed, err := packRelease(t, files)
+	if err != nil {
+		return err
+	}
+	output := cmp.Or(s.output, filepath.Join("bin", "podcount-"+t.version+".tar"))
+	if err := writeFile(output, packed); err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "%s: commit %s, %s, %d files, %.1f MB, SHA-256 %s\n",
+		output, t.commit, runtime.Version(), len(files), float64(len(packed))/1e6, sum(packed))
+	if s.key == "" {
+		fmt.Fprintln(stdout, "it is not signed: KEY=FILE signs it with a private key of ssh-keygen")
+		return nil
+	}
+	if err := sign(ctx, output, s.key); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(stdout, output+".sig: its signature")
+	return err
 }
 
-// writeFile writes a file, in a folder that it makes if it is missing.
+// writeFile writes a file, in a folder that it makes if it is missing. After an error, the file is as it was.
 func writeFile(name string, contents []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(name, contents, 0o644)
+	unfinished := name + ".unfinished"
+	err := os.WriteFile(unfinished, contents, 0o644)
+	if err == nil {
+		err = os.Rename(unfinished, name)
+	}
+	if err != nil {
+		os.Remove(unfinished)
+	}
+	return err
 }

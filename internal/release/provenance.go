@@ -58,15 +58,17 @@ type runDetails struct {
 	} `json:"builder"`
 }
 
-// makeProvenance returns the statement about these files. It names no time and no machine, because the same source
-// gives the same files everywhere. Who built them is what the signature of SHA256SUMS says.
-func makeProvenance(t tree, fips string, platforms []platform, files []file) ([]byte, error) {
+// makeProvenance returns the statement about these files and the image. It names no time and no machine, because the
+// same source gives the same files everywhere. Who built them is what the signature of the release says.
+func makeProvenance(t tree, fips string, platforms []platform, files []file, imageDigest string) ([]byte, error) {
 	var s statement
 	s.Type = "https://in-toto.io/Statement/v1"
 	s.PredicateType = "https://slsa.dev/provenance/v1"
 	for _, f := range files {
 		s.Subject = append(s.Subject, resource{Name: f.name, Digest: resourceDigest{SHA256: sum(f.contents)}})
 	}
+	imageSum := strings.TrimPrefix(imageDigest, "sha256:")
+	s.Subject = append(s.Subject, resource{Name: imageHost + imageName(t), Digest: resourceDigest{SHA256: imageSum}})
 	definition := &s.Predicate.BuildDefinition
 	definition.BuildType = "urn:podcount:make-release:v1"
 	definition.ExternalParameters.Version = t.version
@@ -81,7 +83,7 @@ func makeProvenance(t tree, fips string, platforms []platform, files []file) ([]
 	}
 	definition.ResolvedDependencies = []resource{
 		{URI: "pkg:golang/podcount@" + t.version, Digest: resourceDigest{GitCommit: t.commit}},
-		{URI: "pkg:golang/std@" + strings.TrimPrefix(runtime.Version(), "go")},
+		{URI: "pkg:golang/stdlib@" + strings.TrimPrefix(runtime.Version(), "go")},
 	}
 	s.Predicate.RunDetails.Builder.ID = "urn:podcount:make-release:v1"
 	return marshal(s)

@@ -1,13 +1,13 @@
 package main
 
 import (
+	"archive/tar"
+	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -54,7 +54,7 @@ func packSource(t tree, names []string) ([]byte, error) {
 		if name == stampName {
 			contents = t.stamp()
 		}
-		files = append(files, file{name: name, contents: contents, isExecutable: info.Mode()&0o100 != 0})
+		files = append(files, file{name: name, contents: contents, isExecutable: isScript(contents)})
 	}
 	packed, err := packTar(inFolder("podcount-"+t.version, files), t.time)
 	if err != nil {
@@ -62,6 +62,10 @@ func packSource(t tree, names []string) ([]byte, error) {
 	}
 	return compress(packed)
 }
+
+// isScript reports whether a file of the source can be executed. The permissions on the disk cannot tell, because not
+// every file system keeps them.
+func isScript(contents []byte) bool { return bytes.HasPrefix(contents, []byte("#!")) }
 
 // sourcePackage is the part of the output of go list that names files of a package.
 type sourcePackage struct {
@@ -74,28 +78,24 @@ type sourcePackage struct {
 
 // programFiles returns the names of the files that `make build` needs, for every platform.
 func programFiles(t tree) ([]string, error) {
-	command := goCommand(t.dir, "list", "-deps", "-json=Dir,Standard,GoFiles,IgnoredGoFiles,EmbedFiles",
-		".", "./internal/release")
-	output, err := command.Output()
-	if exit := new(exec.ExitError); errors.As(err, &exit) {
-		return nil, fmt.Errorf("go list: %w: %s", err, exit.Stderr)
-	}
+	output, err := outputOf(goCommand(t.dir, "list", "-deps", "-json=Dir,Standard,GoFiles,IgnoredGoFiles,EmbedFiles",
+		".", "./internal/release"))
 	if err != nil {
-		return nil, fmt.Errorf("go list: %w", err)
+		return nil, err
 	}
 	top, err := filepath.Abs(t.dir)
 	if err != nil {
 		return nil, err
 	}
 	names := slices.Clone(topFiles)
-	for packages := json.NewDecoder(strings.NewReader(string(output))); ; {
+	for packages := json.NewDecoder(bytes.NewReader(output)); ; {
 		var p sourcePackage
 		err := packages.Decode(&p)
 		if err == io.EOF {
 			return names, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("go list: %w", err)
+			return nil, fmt.Errorf("the output of go list: %w", err)
 		}
 		if p.Standard {
 			continue
@@ -112,13 +112,9 @@ func programFiles(t tree) ([]string, error) {
 	}
 }
 
-// wholeFiles returns the names of all files of the source. Without git, these are all files but those in bin/, where
-// the Makefile puts what it builds.
+// wholeFiles returns the names of all files in a tree without git, but those in bin/, where the Makefile puts what it
+// builds.
 func wholeFiles(t tree) ([]string, error) {
-	if t.isGit {
-		list, err := t.git("ls-files", "-z")
-		return strings.Split(strings.TrimSuffix(list, "\x00"), "\x00"), err
-	}
 	var names []string
 	err := filepath.WalkDir(t.dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -128,7 +124,7 @@ func wholeFiles(t tree) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		if name == "bin" {
+		if name == "bin" && entry.IsDir() {
 			return filepath.SkipDir
 		}
 		if !entry.IsDir() {
@@ -137,4 +133,41 @@ func wholeFiles(t tree) ([]string, error) {
 		return nil
 	})
 	return names, err
+}
+
+// export writes the files of the commit to a folder, and returns them as a tree without git. So a release has the bytes
+// of the commit, although git may have changed ends of lines on the disk, and although other files may lie there.
+func (t tree) export(dir string) (tree, error) {
+	archive, err := outputOf(gitCommand(t.dir,
+		"-c", "core.autocrlf=false", "-c", "core.eol=lf", "-c", "core.attributesFile=/dev/null",
+		"archive", "--format=tar", "HEAD"))
+	if err != nil {
+		return tree{}, err
+	}
+	exported := t
+	exported.dir = dir
+	exported.isGit = false
+	for members := tar.NewReader(bytes.NewReader(archive)); ; {
+		header, err := members.Next()
+		if err == io.EOF {
+			return exported, nil
+		}
+		if err != nil {
+			return tree{}, fmt.Errorf("the output of git archive: %w", err)
+		}
+		switch header.Typeflag {
+		case tar.TypeXGlobalHeader, tar.TypeDir:
+			continue
+		case tar.TypeReg:
+			contents, err := io.ReadAll(members)
+			if err != nil {
+				return tree{}, err
+			}
+			if err := writeFile(filepath.Join(dir, filepath.FromSlash(header.Name)), contents); err != nil {
+				return tree{}, err
+			}
+		default:
+			return tree{}, fmt.Errorf("%s is not a regular file: the source can have no other", header.Name)
+		}
+	}
 }

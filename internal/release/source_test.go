@@ -1,13 +1,9 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,32 +14,22 @@ import (
 // thisTree is podcount's own source, with made-up facts about its commit.
 var thisTree = tree{dir: filepath.Join("..", ".."), version: "v1.1.0", commit: testCommit, time: time.Unix(1700000000, 0)}
 
-// filesIn returns the files of a compressed tar, by name, without the folder.
+// filesIn returns the files of a source, by name, without the folder.
 func filesIn(t *testing.T, packed []byte) map[string]string {
 	t.Helper()
-	uncompressed, err := gzip.NewReader(bytes.NewReader(packed))
+	unpacked, err := readSource(packed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	files := map[string]string{}
-	for archive := tar.NewReader(uncompressed); ; {
-		header, err := archive.Next()
-		if err == io.EOF {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		contents, err := io.ReadAll(archive)
-		if err != nil {
-			t.Fatal(err)
-		}
-		name, isInFolder := strings.CutPrefix(header.Name, "podcount-v1.1.0/")
+	for path, contents := range unpacked {
+		name, isInFolder := strings.CutPrefix(path, "podcount-v1.1.0/")
 		if !isInFolder {
-			t.Errorf("%s is not in the folder podcount-v1.1.0", header.Name)
+			t.Errorf("%s is not in the folder podcount-v1.1.0", path)
 		}
 		files[name] = string(contents)
 	}
+	return files
 }
 
 func TestSourceInTheBinaryIsTheProgramWithoutTests(t *testing.T) {
@@ -91,16 +77,23 @@ func TestSourceWithoutGitIsEveryFileOutsideBin(t *testing.T) {
 	})
 }
 
-func TestSourceHasTheSameBytesWithGitAndWithout(t *testing.T) {
-	repository := gitRepository(t, stampName, "$Format$", "main.go", "package main", ".gitignore", "/bin/\n")
-	withGit, err := readTree(repository.dir, "v1.1.0")
+// exportOf returns what is packed of a repository for a release.
+func exportOf(t *testing.T, repository tree) tree {
+	t.Helper()
+	read, err := readTree(repository.dir, "v1.1.0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(filepath.Join(repository.dir, "main.go"), 0o600); err != nil { // as another umask would
+	exported, err := read.export(t.TempDir())
+	if err != nil {
 		t.Fatal(err)
 	}
-	first, err := packWholeSource(withGit)
+	return exported
+}
+
+func TestSourceHasTheSameBytesWithGitAndWithout(t *testing.T) {
+	repository := gitRepository(t, stampName, "$Format$", "main.go", "package main", "run", "#!/bin/sh\n")
+	first, err := packWholeSource(exportOf(t, repository))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,6 +114,48 @@ func TestSourceHasTheSameBytesWithGitAndWithout(t *testing.T) {
 	}
 }
 
+func TestReleaseIsMadeOfTheCommitWhateverLiesOnTheDisk(t *testing.T) {
+	repository := gitRepository(t, "main.go", "package main\n", "text", "a\nb\n")
+	runGit(t, repository.dir, "config", "core.autocrlf", "true")
+	for name, contents := range map[string]string{
+		"text":              "a\r\nb\r\n", // as git writes it with core.autocrlf
+		"stranger.go":       "package main",
+		".git/info/exclude": "stranger.go\n",
+	} {
+		if err := writeFile(filepath.Join(repository.dir, name), []byte(contents)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	packed, err := packWholeSource(exportOf(t, repository))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WantEqual(t, "the files", filesIn(t, packed), map[string]string{
+		"main.go": "package main\n",
+		"text":    "a\nb\n",
+	})
+}
+
+// The packed source tells what can be executed by the first two bytes of a file.
+func TestScriptsAloneCanBeExecuted(t *testing.T) {
+	top := tree{dir: thisTree.dir}
+	list, err := top.git("ls-files", "-s")
+	if err != nil {
+		t.Skip("this test needs the repository:", err)
+	}
+	for line := range strings.Lines(list) {
+		facts, name, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		contents, err := os.ReadFile(filepath.Join(top.dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		isExecutable := strings.HasPrefix(facts, "100755")
+		if isExecutable != isScript(contents) {
+			t.Errorf("%s can be executed: %v; it begins with #!: %v", name, isExecutable, isScript(contents))
+		}
+	}
+}
+
 func TestLinkInTheSourceIsRefused(t *testing.T) {
 	dir := folderWith(t, "a", "")
 	if err := os.Symlink("a", filepath.Join(dir, "b")); err != nil {
@@ -128,16 +163,4 @@ func TestLinkInTheSourceIsRefused(t *testing.T) {
 	}
 	_, err := packWholeSource(tree{dir: dir})
 	testkit.WantError(t, "a link", err, "b is not a regular file")
-}
-
-func TestEveryPlatformCanBeNamed(t *testing.T) {
-	for _, p := range allPlatforms {
-		chosen, err := parsePlatforms(p.String())
-		if err != nil || !slices.Equal(chosen, []platform{p}) {
-			t.Errorf("%s: %v, %v", p, chosen, err)
-		}
-	}
-	if _, err := parsePlatforms("linux/amd64,plan9/amd64"); err == nil {
-		t.Error("plan9 is accepted")
-	}
 }

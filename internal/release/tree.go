@@ -1,12 +1,12 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,29 +21,27 @@ const stampName = "internal/release/stamp"
 
 // tree is the source that is built.
 type tree struct {
-	dir     string
-	version string    // such as v1.1.0, v1.1.0-3-g0123456789ab or dev
-	commit  string    // 40 hexadecimal digits, or unknown; "-dirty" follows if files differ from the commit
-	time    time.Time // when the commit was made
-	isGit   bool
-	unknown error // why the commit is unknown; nil if it is known
+	dir        string
+	version    string    // such as v1.1.0, v1.1.0-3-g0123456789ab or dev
+	commit     string    // 40 hexadecimal digits, or unknown; "-dirty" follows if the tree is dirty
+	time       time.Time // when the commit was made
+	isGit      bool
+	isDirty    bool  // files differ from the commit; without git, nothing checks that
+	whyUnknown error // why the commit is unknown; nil if it is known
 }
 
 // readTree finds out what the source in dir is. If version is not empty, it replaces the version that git or the stamp
 // knows. If neither knows the commit, the source is the version dev, of the commit unknown.
 func readTree(dir, version string) (tree, error) {
-	if version != "" && !isVersion.MatchString(version) {
-		return tree{}, fmt.Errorf("VERSION=%s: use at most 128 letters, digits, '.', '_' and '-', as in v1.1.0", version)
-	}
 	t := tree{dir: dir}
 	_, err := os.Stat(filepath.Join(dir, ".git")) // A folder, or a file in a worktree.
 	t.isGit = err == nil
 	if t.isGit {
-		t.unknown = t.askGit()
+		t.whyUnknown = t.askGit()
 	} else {
-		t.unknown = t.readStamp()
+		t.whyUnknown = t.readStamp()
 	}
-	if t.unknown != nil {
+	if t.whyUnknown != nil {
 		t.version = "dev"
 		t.commit = "unknown"
 		t.time = time.Unix(0, 0)
@@ -51,15 +49,20 @@ func readTree(dir, version string) (tree, error) {
 	if version != "" {
 		t.version = version
 	}
+	if !isVersion.MatchString(t.version) {
+		return tree{}, fmt.Errorf("%q cannot be a version: give one as in VERSION=v1.1.0, of at most 120 letters, "+
+			"digits, '.', '_' and '-', and with a letter or digit first", t.version)
+	}
 	return t, nil
 }
 
-// isVersion matches versions that can be part of a file's name, and the tag of an image.
-var isVersion = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._-]{0,127}$`)
+// isVersion matches versions that can be part of a file's name, and of the tag of an image. A tag may have 128
+// characters, of which dockerImages needs some.
+var isVersion = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._-]{0,119}$`)
 
 // askGit sets what git knows.
 func (t *tree) askGit() error {
-	head, err := t.git("log", "-1", "--format=%H %ct")
+	head, err := t.git("-c", "log.showSignature=false", "log", "-1", "--format=%H %ct")
 	if err != nil {
 		return err
 	}
@@ -70,29 +73,39 @@ func (t *tree) askGit() error {
 	if err := t.setCommit(head + " " + description); err != nil {
 		return err
 	}
-	changes, err := t.git("status", "--porcelain")
+	changes, err := t.changes()
 	if err != nil {
 		return err
 	}
 	if changes != "" {
+		t.isDirty = true
 		t.version += "-dirty"
 		t.commit += "-dirty"
 	}
 	return nil
 }
 
+// changes returns a line for each file that differs from the commit, or that git does not know.
+func (t *tree) changes() (string, error) {
+	return t.git("status", "--porcelain", "--untracked-files=normal")
+}
+
 // git returns what git prints, without the last newline.
 func (t *tree) git(args ...string) (string, error) {
+	output, err := outputOf(gitCommand(t.dir, args...))
+	return strings.TrimSuffix(string(output), "\n"), err
+}
+
+// gitCommand returns a git command about the repository in dir. Variables such as GIT_DIR, which git itself sets for its
+// hooks, would lead it to another repository.
+func gitCommand(dir string, args ...string) *exec.Cmd {
 	command := exec.Command("git", args...)
-	command.Dir = t.dir
-	output, err := command.Output()
-	if exit := new(exec.ExitError); errors.As(err, &exit) {
-		return "", fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(exit.Stderr)))
+	command.Dir = dir
+	leadsElsewhere := func(variable string) bool {
+		return strings.HasPrefix(variable, "GIT_") && !strings.HasPrefix(variable, "GIT_CONFIG")
 	}
-	if err != nil {
-		return "", fmt.Errorf("git %s: %w", strings.Join(args, " "), err)
-	}
-	return strings.TrimSpace(string(output)), nil
+	command.Env = slices.DeleteFunc(os.Environ(), leadsElsewhere)
+	return command
 }
 
 // readStamp sets what the stamp says.
@@ -109,6 +122,7 @@ func (t *tree) readStamp() error {
 	if err := t.setCommit(text); err != nil {
 		return fmt.Errorf("%s: %w", stampName, err)
 	}
+	t.isDirty = strings.HasSuffix(t.commit, "-dirty")
 	return nil
 }
 
@@ -134,7 +148,7 @@ func (t *tree) setCommit(line string) error {
 
 // stamp returns the contents of the file stamp in the sources that are packed.
 func (t *tree) stamp() []byte {
-	if t.unknown != nil {
+	if t.whyUnknown != nil {
 		return []byte("$Format: unknown$\n")
 	}
 	return fmt.Appendf(nil, "%s %d %s\n", t.commit, t.time.Unix(), t.version)

@@ -57,7 +57,7 @@ func TestTreeThatNeitherGitNorAStampKnowsIsBuiltAsDev(t *testing.T) {
 		}
 		testkit.WantEqual(t, name+": the version", read.version, "dev")
 		testkit.WantEqual(t, name+": the commit", read.commit, "unknown")
-		if read.unknown == nil {
+		if read.whyUnknown == nil {
 			t.Errorf("%s: it is not said why the commit is unknown", name)
 		}
 	}
@@ -73,12 +73,36 @@ func TestGivenVersionReplacesThatOfTheStamp(t *testing.T) {
 	testkit.WantEqual(t, "the commit", read.commit, testCommit)
 }
 
-func TestVersionsThatNoFileCanHaveAreRefused(t *testing.T) {
-	for _, version := range []string{"v1/2", "v1 2", "../x", "-v1", "v1'", strings.Repeat("v", 129)} {
+func TestVersionsThatNoFileOrTagCanHaveAreRefused(t *testing.T) {
+	for _, version := range []string{"v1/2", "v1 2", "../x", "-v1", "v1'", "v1+fips", strings.Repeat("v", 121)} {
 		if _, err := readTree(t.TempDir(), version); err == nil {
 			t.Errorf("the version %q is accepted", version)
 		}
 	}
+	for _, version := range []string{"v1.1.0", "v1.1.0-3-g0123abc-dirty", "0123abc", "dev", strings.Repeat("v", 120)} {
+		if _, err := readTree(t.TempDir(), version); err != nil {
+			t.Errorf("the version %q: %v", version, err)
+		}
+	}
+	tagged := folderWith(t, stampName, testCommit+" 1700000000 release/v1")
+	_, err := readTree(tagged, "")
+	testkit.WantError(t, "a tag with a slash", err, `"release/v1" cannot be a version: give one as in VERSION=v1.1.0`)
+}
+
+func TestVariablesOfGitDoNotLeadToAnotherRepository(t *testing.T) {
+	repository := gitRepository(t, "main.go", "package main")
+	other := gitRepository(t, "main.go", "package other")
+	t.Setenv("GIT_DIR", filepath.Join(other.dir, ".git"))
+	read, err := readTree(repository.dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GIT_DIR", "")
+	wanted, err := readTree(repository.dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WantEqual(t, "the commit", read.commit, wanted.commit)
 }
 
 // gitRepository returns a folder in which the files were committed.
@@ -96,9 +120,8 @@ func gitRepository(t *testing.T, namesAndContents ...string) tree {
 
 func runGit(t *testing.T, dir string, args ...string) []byte {
 	t.Helper()
-	command := exec.Command("git", args...)
-	command.Dir = dir
-	command.Env = append(os.Environ(),
+	command := gitCommand(dir, args...)
+	command.Env = append(command.Env,
 		"GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_AUTHOR_DATE=1700000000 +0000",
 		"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com", "GIT_COMMITTER_DATE=1700000000 +0000",

@@ -2,179 +2,245 @@ package main
 
 import (
 	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 )
 
-// verifyRelease builds a release again from this tree, and returns an error unless each file has the same bytes.
-func verifyRelease(s settings, args []string, stdout io.Writer) error {
-	if len(args) != 1 {
-		return fmt.Errorf("name one file, as in make verify RELEASE=podcount-v1.1.0.tar: %w", errUsage)
+// verifyRelease builds a release again from this tree, and returns an error unless that gives the same bytes. name is
+// the file of the release.
+func verifyRelease(ctx context.Context, name string, stdout io.Writer) error {
+	if name == "" {
+		return fmt.Errorf("name the release, as in make verify RELEASE=podcount-v1.1.0.tar: %w", errUsage)
 	}
-	given, err := readRelease(args[0])
+	given, err := os.ReadFile(name)
 	if err != nil {
-		return fmt.Errorf("%s: %w", args[0], err)
+		return fmt.Errorf("RELEASE: %w", err)
 	}
-	parameters, err := given.parameters()
+	files, err := readTar(given)
 	if err != nil {
-		return fmt.Errorf("%s: %w", args[0], err)
+		return fmt.Errorf("%s is cut off, or is no release: %w", name, err)
 	}
-	t, err := readTree(".", parameters.version)
+	r, err := readRecipe(files)
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	if err := parameters.check(t); err != nil {
-		return fmt.Errorf("%s: %w", args[0], err)
-	}
-	platforms, err := parsePlatforms(strings.Join(parameters.platforms, ","))
+	t, err := readTree(".", r.version)
 	if err != nil {
 		return err
 	}
-	built, err := makeContents(t, parameters.fips, platforms, stdout)
+	if err := r.check(t); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	built, err := makeContents(ctx, t, r.fips, r.platforms, stdout)
 	if err != nil {
 		return err
 	}
-	return given.compare(built, stdout)
+	packed, err := packRelease(t, built)
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(given, packed) {
+		return fmt.Errorf("%s: %w", name, explainDifference(stdout, files, packed))
+	}
+	_, err = fmt.Fprintf(stdout, "%s has the same bytes as the one built here: %d files, SHA-256 %s\n",
+		name, len(built), sum(given))
+	return err
 }
 
-// release is the sum of each file of a release, by name.
-type release struct {
-	sums       map[string]string // of all files but SHA256SUMS and its signature, as they are
-	provenance []byte
-	isSigned   bool
-}
-
-// readRelease reads a release, and checks that SHA256SUMS is about all of its files.
-func readRelease(path string) (release, error) {
-	archive, err := os.Open(path)
-	if err != nil {
-		return release{}, err
-	}
-	defer archive.Close()
-	r := release{sums: map[string]string{}}
-	var stated map[string]string
-	for members := tar.NewReader(archive); ; {
+// readTar returns the contents of each file in a tar, by name.
+func readTar(archive []byte) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for members := tar.NewReader(bytes.NewReader(archive)); ; {
 		header, err := members.Next()
 		if err == io.EOF {
-			break
+			return files, nil
 		}
 		if err != nil {
-			return release{}, err
+			return nil, err
 		}
 		if header.Typeflag == tar.TypeDir {
 			continue
 		}
 		if header.Typeflag != tar.TypeReg {
-			return release{}, fmt.Errorf("%s is not a regular file", header.Name)
+			return nil, fmt.Errorf("%q is not a regular file", header.Name)
 		}
-		contents, err := io.ReadAll(members)
+		if header.Size > int64(len(archive)) {
+			return nil, fmt.Errorf("%q has more bytes than the archive", header.Name)
+		}
+		if _, isThere := files[header.Name]; isThere {
+			return nil, fmt.Errorf("%q is there twice", header.Name)
+		}
+		files[header.Name], err = io.ReadAll(members)
 		if err != nil {
-			return release{}, err
+			return nil, err
 		}
-		_, name, _ := strings.Cut(header.Name, "/")
-		switch {
-		case name == sumsName:
-			stated, err = readSums(contents)
-			if err != nil {
-				return release{}, err
-			}
-			continue
-		case name == signatureName:
-			r.isSigned = true
-			continue
-		case strings.HasSuffix(name, provenanceSuffix):
-			r.provenance = contents
-		}
-		r.sums[name] = sum(contents)
 	}
-	if !maps.Equal(stated, r.sums) {
-		return release{}, fmt.Errorf("the files are not those that %s names: unpack it, and try sha256sum -c", sumsName)
-	}
-	return r, nil
 }
 
-// parameters are what one must know to build a release again.
-type parameters struct {
+// recipe is what one must know to build a release again.
+type recipe struct {
 	version   string
 	commit    string
 	goVersion string
 	fips      string
-	platforms []string
+	platforms []platform
 }
 
-// parameters reads the provenance.
-func (r release) parameters() (parameters, error) {
-	if r.provenance == nil {
-		return parameters{}, errors.New("there is no provenance in it, so this is no release of podcount")
+// These match what a provenance may name. It can come from anybody, and what it names is printed and built.
+var (
+	isCommit    = regexp.MustCompile(`^[0-9a-f]{40}$`)
+	isGoVersion = regexp.MustCompile(`^go1\.[0-9]+(\.[0-9]+|rc[0-9]+|beta[0-9]+)?$`)
+)
+
+// readRecipe reads the recipe from the provenance in a release.
+func readRecipe(files map[string][]byte) (recipe, error) {
+	name, found := "", false
+	for _, candidate := range slices.Sorted(maps.Keys(files)) {
+		if strings.HasSuffix(candidate, provenanceSuffix) {
+			name = candidate
+			found = true
+		}
+	}
+	if !found {
+		return recipe{}, errors.New("it has no provenance, so it is no release: name the file podcount-VERSION.tar")
 	}
 	var s statement
-	if err := json.Unmarshal(r.provenance, &s); err != nil {
-		return parameters{}, fmt.Errorf("the provenance is not valid: %w", err)
+	if err := json.Unmarshal(files[name], &s); err != nil {
+		return recipe{}, fmt.Errorf("the provenance is not valid: %w", err)
 	}
 	definition := s.Predicate.BuildDefinition
-	p := parameters{
+	r := recipe{
 		version:   definition.ExternalParameters.Version,
 		goVersion: definition.InternalParameters.Go,
 		fips:      definition.ExternalParameters.FIPS,
-		platforms: definition.ExternalParameters.Platforms,
 	}
 	if len(definition.ResolvedDependencies) > 0 {
-		p.commit = definition.ResolvedDependencies[0].Digest.GitCommit
+		r.commit = definition.ResolvedDependencies[0].Digest.GitCommit
 	}
-	return p, nil
+	for _, named := range []struct {
+		what, value string
+		pattern     *regexp.Regexp
+	}{
+		{"version", r.version, isRelease},
+		{"commit", r.commit, isCommit},
+		{"version of Go", r.goVersion, isGoVersion},
+		{"value of GOFIPS140", r.fips, isFIPS},
+	} {
+		if !named.pattern.MatchString(named.value) {
+			return recipe{}, fmt.Errorf("the provenance has an odd %s: %q", named.what, named.value)
+		}
+	}
+	platforms := definition.ExternalParameters.Platforms
+	if len(platforms) == 0 {
+		return recipe{}, errors.New("the provenance names no platform")
+	}
+	var err error
+	r.platforms, err = parsePlatforms(strings.Join(platforms, ","))
+	return r, err
 }
 
 // check returns an error if this tree or this version of Go must give other bytes.
-func (p parameters) check(t tree) error {
-	if t.commit != p.commit {
-		return fmt.Errorf("it was built from the commit %s, and here is %s: check that commit out, or unpack the "+
-			"source that is in the release, and verify there", p.commit, t.commit)
+func (r recipe) check(t tree) error {
+	if t.whyUnknown != nil {
+		return fmt.Errorf("it was built from the commit %s, and the commit here is unknown: %w", r.commit, t.whyUnknown)
 	}
-	if runtime.Version() != p.goVersion {
+	if t.isDirty {
+		return whatIsDirty(t)
+	}
+	if t.commit != r.commit {
+		return fmt.Errorf("it was built from the commit %s, and here is %s: check that commit out", r.commit, t.commit)
+	}
+	if runtime.Version() != r.goVersion {
 		return fmt.Errorf("it was built with %s, and this is %s: install that version, or try "+
-			"GOTOOLCHAIN=%[1]s make verify, which downloads it", p.goVersion, runtime.Version())
+			"GOTOOLCHAIN=%[1]s make verify RELEASE=FILE, which downloads it", r.goVersion, runtime.Version())
 	}
-	return nil
+	return checkWhole(t)
 }
 
-// compare prints for each file whether it is the same, and returns an error if one is not.
-func (r release) compare(built []file, stdout io.Writer) error {
-	builtSums := map[string]string{}
-	for _, f := range built {
-		builtSums[f.name] = sum(f.contents)
+// explainDifference prints which files of a release differ from those in the archive that was built here, and returns
+// the error of verifyRelease.
+func explainDifference(stdout io.Writer, given map[string][]byte, packed []byte) error {
+	built, err := readTar(packed)
+	if err != nil {
+		return err
 	}
-	delete(builtSums, sumsName) // It is a list of the others, which readRelease has checked.
-	names := slices.Collect(maps.Keys(r.sums))
-	names = slices.AppendSeq(names, maps.Keys(builtSums))
+	differences := listDifferences(stdout, "", given, built)
+	if differences == 0 {
+		return errors.New("the files are those that were built here, but the archive has other bytes around them, " +
+			"such as other folders, owners or permissions: do not unpack it")
+	}
+	return fmt.Errorf("%d of the files differ from those built here", differences)
+}
+
+// listDifferences prints each file that differs, after an indent, and returns how many there are.
+func listDifferences(stdout io.Writer, indent string, given, built map[string][]byte) int {
+	names := slices.Collect(maps.Keys(given))
+	names = slices.AppendSeq(names, maps.Keys(built))
 	slices.Sort(names)
 	differences := 0
 	for _, name := range slices.Compact(names) {
-		switch {
-		case r.sums[name] == builtSums[name]:
-			fmt.Fprintln(stdout, "same     ", name)
+		difference := compareFile(given[name], built[name])
+		if difference == "" {
 			continue
-		case builtSums[name] == "":
-			fmt.Fprintln(stdout, "not built", name)
-		case r.sums[name] == "":
-			fmt.Fprintln(stdout, "missing  ", name)
-		default:
-			fmt.Fprintln(stdout, "DIFFERS  ", name)
 		}
 		differences++
+		fmt.Fprintf(stdout, "%s%s %q\n", indent, difference, name) // The name can be of any form.
+		if strings.HasSuffix(name, sourceSuffix) {
+			listSources(stdout, given[name], built[name])
+		}
 	}
-	if differences > 0 {
-		return fmt.Errorf("%d files differ from those built here", differences)
+	return differences
+}
+
+// compareFile returns how a file differs from the one built here, or "". A file that is missing is nil.
+func compareFile(given, built []byte) string {
+	switch {
+	case built == nil:
+		return "not built"
+	case given == nil:
+		return "missing  "
+	case !bytes.Equal(given, built):
+		return "DIFFERS  "
 	}
-	fmt.Fprintf(stdout, "all %d files are the same\n", len(r.sums))
-	if r.isSigned {
-		fmt.Fprintf(stdout, "%s is signed: docs/releases.md says how to check by whom\n", sumsName)
+	return ""
+}
+
+// listSources prints which files differ between two sources. It prints nothing if one of them cannot be read.
+func listSources(stdout io.Writer, given, built []byte) {
+	givenFiles, err := readSource(given)
+	if err != nil {
+		return
 	}
-	return nil
+	builtFiles, err := readSource(built)
+	if err != nil {
+		return
+	}
+	listDifferences(stdout, "          ", givenFiles, builtFiles)
+}
+
+// maxSource is how many bytes of a source are read. A hostile one could decompress to any number of them.
+const maxSource = 256 << 20
+
+// readSource returns the contents of each file in a source, by name.
+func readSource(packed []byte) (map[string][]byte, error) {
+	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return nil, err
+	}
+	archive, err := io.ReadAll(io.LimitReader(unpacked, maxSource))
+	if err != nil {
+		return nil, err
+	}
+	return readTar(archive)
 }

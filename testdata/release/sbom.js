@@ -13,11 +13,11 @@ function fail(problem) {
   process.exit(1);
 }
 
-// libraries returns the name and the version of each library. The tool writes Go's version as go1.26, and we as 1.26,
-// as the databases of vulnerabilities do.
+// libraries returns the name and the version of each library. The tool calls Go's library std, of a version such as
+// go1.26. The databases of vulnerabilities, and our bill, call it stdlib, of the version 1.26.
 function libraries(bill) {
-  const named = JSON.parse(bill).components.map((c) => c.name + ' ' + c.version.replace(/^go/, ''));
-  return named.sort().join(', ');
+  const nameOf = (c) => c.name.replace(/^std$/, 'stdlib') + ' ' + c.version.replace(/^go/, '');
+  return JSON.parse(bill).components.map(nameOf).sort().join(', ');
 }
 
 async function main() {
