@@ -2,6 +2,7 @@ package options
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"slices"
@@ -23,6 +24,7 @@ func (c *commandLine) check() error {
 		c.Once = true
 	}
 	checks := []func() error{
+		c.checkFlagsOfManifest,
 		c.checkNamespaces,
 		c.chooseControllers,
 		c.checkSelectors,
@@ -42,6 +44,26 @@ func (c *commandLine) check() error {
 		}
 	}
 	return nil
+}
+
+// checkFlagsOfManifest refuses a flag that only changes the manifest if there is no -manifest. Whoever has forgotten that
+// wants to print something, and not to write to the cluster.
+func (c *commandLine) checkFlagsOfManifest() error {
+	if c.manifestParts != "" {
+		return nil
+	}
+	for _, name := range c.given() {
+		if isOfManifest(name) && name != "manifest" { // -manifest=false is no manifest.
+			return fmt.Errorf("-%s only changes what -manifest prints: add -manifest, or leave it out", name)
+		}
+	}
+	return nil
+}
+
+// given returns the names of the flags on the command line.
+func (c *commandLine) given() (names []string) {
+	c.flags.Visit(func(f *flag.Flag) { names = append(names, f.Name) })
+	return names
 }
 
 func (c *commandLine) checkNamespaces() error {

@@ -64,23 +64,24 @@ func TestManifestThatCannotWorkIsWrongUsage(t *testing.T) {
 	}
 }
 
-func TestFlagsOfTheManifestAreCheckedWithoutOne(t *testing.T) {
-	rows := []struct{ line, want string }{
-		{"-manifest-namespace=a.b", `-manifest-namespace "a.b"`},
-		{"-image-pull-secrets=A", `for flag -image-pull-secrets: name 1 "A"`},
-		{"-manifest-node-selector=a", `for flag -manifest-node-selector: label 1 "a"`},
-		{"-manifest-requests=x", `for flag -manifest-requests: resource 1 "x"`},
-		{"-manifest-limits=x", `for flag -manifest-limits: resource 1 "x"`},
-	}
-	for _, row := range rows {
-		t.Run(row.line, func(t *testing.T) { wantUsageError(t, row.line, row.want) })
+// Somebody who has forgotten -manifest wants to print something, and not to write to the cluster.
+func TestFlagsOfTheManifestNeedOne(t *testing.T) {
+	for _, line := range []string{
+		"-manifest-namespace=ops",
+		"-image=a",
+		"-image-pull-secrets=a",
+		"-manifest-node-selector=a=b",
+		"-manifest-requests=cpu=2",
+		"-manifest-limits=cpu=1",
+	} {
+		name, _, _ := strings.Cut(line, "=")
+		want := name + " only changes what -manifest prints: add -manifest, or leave it out"
+		t.Run(line, func(t *testing.T) { wantUsageError(t, line, want) })
 	}
 }
 
 func TestFlagsOfTheManifestAreNoFlagsOfPodcount(t *testing.T) {
-	o := parse(t, "-manifest-namespace=ops -image=a -image-pull-secrets=a -manifest-node-selector=a=b "+
-		"-manifest-requests=cpu=2 -manifest-limits=cpu=1")
-	for _, f := range o.Flags {
+	for _, f := range parse(t, "").Flags {
 		if strings.HasPrefix(f.Name, "manifest") || strings.HasPrefix(f.Name, "image") {
 			t.Errorf("-%s is among the flags that matter while podcount runs", f.Name)
 		}
