@@ -158,7 +158,7 @@ func connectAndRun(
 	}
 	defer cfg.Close()
 	client := newClient(o, cfg, dial, tel)
-	tel.log.Info("podcount starts", "version", build.Version, "server", cfg.Server.Redacted(), "from", cfg.Source)
+	logStart(tel.log, cfg)
 
 	life := process.NewLifetime(ctx, drainTimeout)
 	defer life.End()
@@ -183,6 +183,15 @@ func connectAndRun(
 		defer server.Close()
 	}
 	return m.run()
+}
+
+// logStart logs the first line, which has the FIPS 140-3 mode unless that is off.
+func logStart(log *slog.Logger, cfg *kubeconfig.Config) {
+	facts := []any{"version", build.Version, "server", cfg.Server.Redacted(), "from", cfg.Source}
+	if mode := build.FIPSMode(); mode != "off" {
+		facts = append(facts, "fips", mode)
+	}
+	log.Info("podcount starts", facts...)
 }
 
 // telemetry is where all parts of podcount report what they do.

@@ -47,5 +47,5 @@ func Describe() string {
 	return "podcount " + Version + "\n" +
 		"commit: " + Commit + "\n" +
 		"Go: " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH + "\n" +
-		"FIPS 140-3: " + fipsMode() + "\n"
+		"FIPS 140-3: " + FIPSMode() + "\n"
 }

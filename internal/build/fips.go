@@ -4,9 +4,9 @@ package build
 
 import "crypto/fips140"
 
-// fipsMode returns whether Go's FIPS 140-3 module is in use: off, on, or only. With only, cryptography that is not
+// FIPSMode returns whether Go's FIPS 140-3 module is in use: off, on, or only. With only, cryptography that is not
 // approved is an error. The module "latest" is the one in Go's own source, which is not validated.
-func fipsMode() string {
+func FIPSMode() string {
 	switch {
 	case !fips140.Enabled():
 		return "off"

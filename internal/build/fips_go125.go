@@ -4,9 +4,9 @@ package build
 
 import "crypto/fips140"
 
-// fipsMode returns whether Go's FIPS 140-3 module is in use: off or on. Go 1.25 cannot tell the version of the module,
+// FIPSMode returns whether Go's FIPS 140-3 module is in use: off or on. Go 1.25 cannot tell the version of the module,
 // nor whether other cryptography is refused. The build information in the binary can: see go version -m.
-func fipsMode() string {
+func FIPSMode() string {
 	if fips140.Enabled() {
 		return "on"
 	}
