@@ -12,7 +12,7 @@ export CGO_ENABLED = 0
 
 # The command that builds podcount. It runs on this machine, also if GOOS and GOARCH name another one. No other setting of
 # the go command changes what it builds.
-MAKE_RELEASE := GOOS= GOARCH= GOFIPS140=off GOEXPERIMENT= GOFLAGS= GOWORK=off go run ./internal/release
+MAKE_RELEASE := GOENV=off GOOS= GOARCH= GOFIPS140=off GOEXPERIMENT= GOFLAGS= GOWORK=off go run ./internal/release
 
 .PHONY: build manifests image archive release verify run test sim sweep mutants e2e airgap fuzz bench lint clean
 

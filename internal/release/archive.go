@@ -4,6 +4,8 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -83,4 +85,36 @@ func compress(data []byte) ([]byte, error) {
 		return nil, err
 	}
 	return packed.Bytes(), nil
+}
+
+// readTar returns the contents of each file in a tar, by name. It refuses what none of our archives has: links, a name
+// twice, and a file that is larger than the archive.
+func readTar(archive []byte) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	members := tar.NewReader(bytes.NewReader(archive))
+	for {
+		header, err := members.Next()
+		if err == io.EOF {
+			return files, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if header.Typeflag == tar.TypeDir || header.Typeflag == tar.TypeXGlobalHeader {
+			continue // git archive writes its commit into a global header.
+		}
+		if header.Typeflag != tar.TypeReg {
+			return nil, fmt.Errorf("%q is not a regular file", header.Name)
+		}
+		if header.Size > int64(len(archive)) {
+			return nil, fmt.Errorf("%q has more bytes than the archive", header.Name)
+		}
+		if _, isThere := files[header.Name]; isThere {
+			return nil, fmt.Errorf("%q is there twice", header.Name)
+		}
+		files[header.Name], err = io.ReadAll(members)
+		if err != nil {
+			return nil, err
+		}
+	}
 }

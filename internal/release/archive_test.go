@@ -65,3 +65,25 @@ func TestCompressedBytesHaveNoTimeAndNoName(t *testing.T) {
 	testkit.WantEqual(t, "the flags", packed[3], 0)
 	testkit.WantEqual(t, "the time", string(packed[4:8]), "\x00\x00\x00\x00")
 }
+
+func TestOddMembersOfAnArchiveAreRefused(t *testing.T) {
+	twice, err := packTar([]file{{name: "a"}, {name: "a"}}, time.Unix(0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = readTar(twice)
+	testkit.WantError(t, "a name twice", err, `"a" is there twice`)
+
+	var withLink bytes.Buffer
+	w := tar.NewWriter(&withLink)
+	w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "link", Linkname: "/etc"})
+	w.Close()
+	_, err = readTar(withLink.Bytes())
+	testkit.WantError(t, "a link", err, `"link" is not a regular file`)
+
+	var huge bytes.Buffer
+	w = tar.NewWriter(&huge)
+	w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "huge", Size: 1 << 40})
+	_, err = readTar(huge.Bytes())
+	testkit.WantError(t, "a terabyte", err, `"huge" has more bytes than the archive`)
+}

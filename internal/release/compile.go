@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"debug/buildinfo"
 	"encoding/json"
@@ -216,17 +217,25 @@ func (c *compiler) compile(ctx context.Context, p platform, output string) error
 	if err := runUntil(ctx, command); err != nil {
 		return fmt.Errorf("go build for %s: %w", p, err)
 	}
+	if err := c.check(output); err != nil {
+		return fmt.Errorf("%s: %w", output, err)
+	}
 	return nil
 }
 
-// runUntil runs a command, and kills it at the end of ctx.
+// runUntil runs a command, and interrupts it at the end of ctx. So it can stop its own processes and remove its files.
 func runUntil(ctx context.Context, command *exec.Cmd) error {
 	if err := command.Start(); err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, func() { command.Process.Kill() })
+	stop := context.AfterFunc(ctx, func() {
+		if err := command.Process.Signal(os.Interrupt); err != nil {
+			command.Process.Kill() // Windows has no interrupts.
+		}
+	})
 	defer stop()
-	return command.Wait()
+	err := command.Wait()
+	return cmp.Or(ctx.Err(), err)
 }
 
 // program is podcount's binary for a platform.
@@ -248,16 +257,17 @@ func (c *compiler) compileAll(ctx context.Context, platforms []platform, stdout 
 		if err != nil {
 			return nil, err
 		}
-		if err := c.check(contents); err != nil {
-			return nil, fmt.Errorf("the binary for %s: %w", p, err)
-		}
 		programs = append(programs, program{platform: p, contents: contents})
 	}
 	return programs, nil
 }
 
 // check returns an error if a binary has a module besides podcount, or does not have its own source.
-func (c *compiler) check(binary []byte) error {
+func (c *compiler) check(name string) error {
+	binary, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
 	info, err := buildinfo.Read(bytes.NewReader(binary))
 	if err != nil {
 		return err

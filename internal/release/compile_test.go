@@ -1,7 +1,9 @@
 package main
 
 import (
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"podcount/internal/testkit"
@@ -40,4 +42,18 @@ func TestOddPlatformsAreRefused(t *testing.T) {
 func TestBinariesOfWindowsHaveItsEnding(t *testing.T) {
 	testkit.WantEqual(t, "Linux", platform{"linux", "arm"}.binaryName("v1"), "podcount-v1-linux-arm")
 	testkit.WantEqual(t, "Windows", platform{"windows", "arm64"}.binaryName("v1"), "podcount-v1-windows-arm64.exe")
+}
+
+func TestBinaryWithoutItsSourceIsRefused(t *testing.T) {
+	binary, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := compiler{source: []byte("a source " + strings.Repeat("that no binary has ", 3) + t.Name() + t.TempDir())}
+	testkit.WantError(t, "the binary of this test", c.check(binary), "it does not have its source")
+	c.source = nil
+	if err := c.check(binary); err != nil {
+		t.Error(err)
+	}
+	testkit.WantError(t, "no binary", c.check("compile_test.go"), "unrecognized file format")
 }

@@ -20,16 +20,17 @@ var isRelease = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$`
 // isFIPS matches the values of GOFIPS140 that name one module for all times.
 var isFIPS = regexp.MustCompile(`^(off|v[0-9]+\.[0-9]+\.[0-9]+)$`)
 
-// checkRelease returns an error if nobody could build the same release from the tree again.
+// checkRelease returns an error if a release should not be made of this tree, which is as committed has returned it.
 func checkRelease(t tree) error {
 	if !isRelease.MatchString(t.version) {
 		return fmt.Errorf("%s is not the version of a release: give one, as in make release VERSION=v1.1.0", t.version)
 	}
-	if t.whyUnknown != nil {
-		return fmt.Errorf("the commit is unknown: %w", t.whyUnknown)
+	if !isCommit.MatchString(t.commit) {
+		return fmt.Errorf("%s has an odd commit, %q: use another source", stampName, t.commit)
 	}
-	if t.isDirty {
-		return whatIsDirty(t)
+	if !isGoVersion.MatchString(runtime.Version()) {
+		return fmt.Errorf("this Go calls itself %q: make releases with Go from https://go.dev/dl/, "+
+			"because others must be able to install the same one", runtime.Version())
 	}
 	if err := checkWhole(t); err != nil {
 		return err
@@ -44,15 +45,6 @@ func checkWhole(t tree) error {
 			"and a release needs the whole source: %w", err)
 	}
 	return nil
-}
-
-// whatIsDirty returns an error that names the files that differ from the commit.
-func whatIsDirty(t tree) error {
-	if !t.isGit {
-		return fmt.Errorf("%s says that the source differs from its commit: use another source", stampName)
-	}
-	changes, err := t.changes()
-	return errors.Join(fmt.Errorf("the files differ from the commit, so commit or remove these first:\n%s", changes), err)
 }
 
 // checkTag returns an error if git has a tag of this version for another commit.
@@ -160,8 +152,7 @@ func packRelease(t tree, files []file) ([]byte, error) {
 	return packTar(inFolder("podcount-"+t.version, files), t.time)
 }
 
-// makeManifests returns the files of deploy/ that people apply or import. podcount.yaml names the image of this release,
-// so podcount prints that file again.
+// makeManifests returns the files of deploy/ that people apply or import.
 func makeManifests(ctx context.Context, c *compiler) ([]file, error) {
 	deploy := os.DirFS(filepath.Join(c.tree.dir, "deploy"))
 	names, err := fs.Glob(deploy, "*.yaml")
@@ -170,16 +161,22 @@ func makeManifests(ctx context.Context, c *compiler) ([]file, error) {
 	}
 	var files []file
 	for _, name := range append(names, "dashboard.json") {
-		contents, err := fs.ReadFile(deploy, name)
-		if name == "podcount.yaml" {
-			contents, err = printManifest(ctx, c)
-		}
+		contents, err := makeManifest(ctx, c, deploy, name)
 		if err != nil {
 			return nil, err
 		}
 		files = append(files, file{name: "manifests/" + name, contents: contents})
 	}
 	return files, nil
+}
+
+// makeManifest returns a file of deploy/ as the release has it. podcount.yaml must name the image of this release, so
+// podcount prints it again.
+func makeManifest(ctx context.Context, c *compiler, deploy fs.FS, name string) ([]byte, error) {
+	if name == "podcount.yaml" {
+		return printManifest(ctx, c)
+	}
+	return fs.ReadFile(deploy, name)
 }
 
 // printManifest returns the manifest with the image of this release.

@@ -1,10 +1,19 @@
 // Release is the command that builds podcount, and everything that belongs to a release of it. The Makefile calls it.
 //
-//	release build [FLAGS]           builds the binary for one platform, with its own source in it
-//	release version [FLAGS]         prints the version that build would give to the binary
-//	release image [FLAGS]           writes an image for Linux as one archive, without docker
-//	release all [FLAGS]             writes podcount-VERSION.tar, with everything that a site needs
-//	release verify [FLAGS] FILE     builds everything in such a file again, and compares the bytes
+//	release build     builds the binary for one platform, with its own source in it
+//	release version   prints the version that build would give to the binary
+//	release image     writes an image for Linux as one archive, without docker
+//	release all       writes podcount-VERSION.tar, with everything that a site needs
+//	release verify FILE   builds everything in such a file again, and compares the bytes
+//
+// All but verify take these flags, where they make sense:
+//
+//	-version VERSION     the version, instead of what git says
+//	-o FILE              the file to write
+//	-os OS -arch ARCH    build: the platform, by Go's names
+//	-platforms LIST      image, all: the platforms, as in linux/amd64,linux/arm64
+//	-fips VERSION        the value of GOFIPS140, such as v1.0.0
+//	-key FILE            all: a private key that signs, for ssh-keygen
 //
 // It must run in the top folder of podcount's source. That may be a git checkout, or the files of an archive without
 // git: see tree.go.
@@ -41,7 +50,7 @@ import (
 )
 
 func main() {
-	// After a signal, the commands that run are killed, and the temporary folders are removed.
+	// After a signal, the command that runs is interrupted, and the temporary folders are removed.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := run(ctx, os.Args[1:], os.Stdout)
 	stop()
@@ -86,6 +95,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if err := flags.Parse(args[1:]); err != nil {
 		return fmt.Errorf("%w: %w", err, errUsage)
 	}
+	if args[0] == "verify" && flags.NFlag() > 0 {
+		return fmt.Errorf("verify takes no flag, because the release says how it was built: %w", errUsage)
+	}
 	if args[0] == "verify" && flags.NArg() == 1 {
 		return verifyRelease(ctx, flags.Arg(0), stdout)
 	}
@@ -119,7 +131,11 @@ func buildOne(ctx context.Context, s settings, stdout io.Writer) error {
 	}
 	defer c.close()
 	p := platform{os: cmp.Or(s.os, runtime.GOOS), arch: cmp.Or(s.arch, runtime.GOARCH)}
-	output := cmp.Or(s.output, filepath.Join("bin", "podcount"))
+	usual := filepath.Join("bin", "podcount")
+	if p.os == "windows" {
+		usual += ".exe"
+	}
+	output := cmp.Or(s.output, usual)
 	if t.whyUnknown != nil {
 		fmt.Fprintln(stdout, "the commit is unknown:", t.whyUnknown)
 	}
@@ -160,16 +176,23 @@ func buildImage(ctx context.Context, s settings, stdout io.Writer) error {
 		return err
 	}
 	output := cmp.Or(s.output, filepath.Join("bin", "podcount-image.tar"))
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if err := writeFile(output, image.archive); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stdout, "%s: the image %s, %s\n", output, imageName(t), image.digest)
+	_, err = fmt.Fprintf(stdout, "%s: the image %s%s, %s\n", output, imageHost, imageName(t), image.digest)
 	return err
 }
 
 // buildRelease writes bin/podcount-VERSION.tar, and its signature beside it.
 func buildRelease(ctx context.Context, s settings, stdout io.Writer) error {
 	t, err := readTree(".", s.version)
+	if err != nil {
+		return err
+	}
+	t, err = t.committed()
 	if err != nil {
 		return err
 	}
@@ -198,6 +221,12 @@ func buildRelease(ctx context.Context, s settings, stdout io.Writer) error {
 		return err
 	}
 	output := cmp.Or(s.output, filepath.Join("bin", "podcount-"+t.version+".tar"))
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err := removeSignature(output); err != nil {
+		return err
+	}
 	if err := writeFile(output, packed); err != nil {
 		return err
 	}

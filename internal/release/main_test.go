@@ -9,7 +9,7 @@ import (
 )
 
 func TestWrongArgumentsAreErrorsOfUsage(t *testing.T) {
-	for _, line := range []string{"", "bild", "build more", "build -x", "verify", "verify one two", "all -key"} {
+	for _, line := range []string{"", "bild", "build more", "build -x", "verify", "verify one two", "verify -key k one", "all -key"} {
 		err := run(t.Context(), strings.Fields(line), new(strings.Builder))
 		if !errors.Is(err, errUsage) {
 			t.Errorf("release %s: %v", line, err)

@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 )
@@ -10,13 +12,18 @@ import (
 // signatureNamespace is what a signature is for. ssh-keygen refuses it for anything else, such as a signed commit.
 const signatureNamespace = "podcount-release"
 
-// sign writes the signature of a file beside it, with the ending .sig. The key may be any that ssh-keygen can use, also
+// removeSignature removes the signature of a file that will be replaced.
+func removeSignature(name string) error {
+	err := os.Remove(name + ".sig")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// sign writes the signature of a file beside it, with the ending .sig. There must be none yet. The key may be any that ssh-keygen can use, also
 // one on a hardware token or in an agent. ssh-keygen may ask for a passphrase.
 func sign(ctx context.Context, name, key string) error {
-	err := os.Remove(name + ".sig") // ssh-keygen would ask whether to replace it.
-	if err != nil && !os.IsNotExist(err) {
-		return err
-	}
 	command := exec.Command("ssh-keygen", "-q", "-Y", "sign", "-n", signatureNamespace, "-f", key, name)
 	command.Stdin = os.Stdin
 	command.Stdout = os.Stdout

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -88,7 +87,8 @@ func programFiles(t tree) ([]string, error) {
 		return nil, err
 	}
 	names := slices.Clone(topFiles)
-	for packages := json.NewDecoder(bytes.NewReader(output)); ; {
+	packages := json.NewDecoder(bytes.NewReader(output))
+	for {
 		var p sourcePackage
 		err := packages.Decode(&p)
 		if err == io.EOF {
@@ -137,37 +137,40 @@ func wholeFiles(t tree) ([]string, error) {
 
 // export writes the files of the commit to a folder, and returns them as a tree without git. So a release has the bytes
 // of the commit, although git may have changed ends of lines on the disk, and although other files may lie there.
+//
+// git archive obeys what a repository sets for itself, such as attributes and replaced commits. So it runs in an empty
+// repository, which only borrows the objects of the other.
 func (t tree) export(dir string) (tree, error) {
-	archive, err := outputOf(gitCommand(t.dir,
-		"-c", "core.autocrlf=false", "-c", "core.eol=lf", "-c", "core.attributesFile=/dev/null",
-		"archive", "--format=tar", "HEAD"))
+	empty, err := os.MkdirTemp("", "podcount-git-")
 	if err != nil {
 		return tree{}, err
 	}
-	exported := t
-	exported.dir = dir
-	exported.isGit = false
-	for members := tar.NewReader(bytes.NewReader(archive)); ; {
-		header, err := members.Next()
-		if err == io.EOF {
-			return exported, nil
-		}
-		if err != nil {
-			return tree{}, fmt.Errorf("the output of git archive: %w", err)
-		}
-		switch header.Typeflag {
-		case tar.TypeXGlobalHeader, tar.TypeDir:
-			continue
-		case tar.TypeReg:
-			contents, err := io.ReadAll(members)
-			if err != nil {
-				return tree{}, err
-			}
-			if err := writeFile(filepath.Join(dir, filepath.FromSlash(header.Name)), contents); err != nil {
-				return tree{}, err
-			}
-		default:
-			return tree{}, fmt.Errorf("%s is not a regular file: the source can have no other", header.Name)
+	defer os.RemoveAll(empty)
+	if _, err := outputOf(gitCommand(empty, "init", "-q", "--bare", "--template=", ".")); err != nil {
+		return tree{}, err
+	}
+	objects, err := t.git("rev-parse", "--path-format=absolute", "--git-path", "objects")
+	if err != nil {
+		return tree{}, err
+	}
+	command := gitCommand(empty,
+		"-c", "core.autocrlf=false", "-c", "core.eol=lf", "-c", "core.attributesFile=/dev/null",
+		"archive", "--format=tar", t.commit)
+	command.Env = append(command.Env, "GIT_DIR="+empty, "GIT_OBJECT_DIRECTORY="+objects)
+	archive, err := outputOf(command)
+	if err != nil {
+		return tree{}, err
+	}
+	files, err := readTar(archive)
+	if err != nil {
+		return tree{}, fmt.Errorf("the commit: %w", err)
+	}
+	for name, contents := range files {
+		if err := writeFile(filepath.Join(dir, filepath.FromSlash(name)), contents); err != nil {
+			return tree{}, err
 		}
 	}
+	t.dir = dir
+	t.isGit = false
+	return t, nil
 }

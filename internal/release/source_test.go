@@ -84,7 +84,11 @@ func exportOf(t *testing.T, repository tree) tree {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exported, err := read.export(t.TempDir())
+	committed, err := read.committed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	exported, err := committed.export(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,15 +121,26 @@ func TestSourceHasTheSameBytesWithGitAndWithout(t *testing.T) {
 func TestReleaseIsMadeOfTheCommitWhateverLiesOnTheDisk(t *testing.T) {
 	repository := gitRepository(t, "main.go", "package main\n", "text", "a\nb\n")
 	runGit(t, repository.dir, "config", "core.autocrlf", "true")
+	runGit(t, repository.dir, "config", "core.attributesFile", ".git/info/attributes")
 	for name, contents := range map[string]string{
-		"text":              "a\r\nb\r\n", // as git writes it with core.autocrlf
 		"stranger.go":       "package main",
 		".git/info/exclude": "stranger.go\n",
+
+		".git/info/attributes": "text export-ignore\n",
 	} {
 		if err := writeFile(filepath.Join(repository.dir, name), []byte(contents)); err != nil {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Remove(filepath.Join(repository.dir, "text")); err != nil {
+		t.Fatal(err)
+	}
+	runGit(t, repository.dir, "checkout", "--", "text")
+	onDisk, err := os.ReadFile(filepath.Join(repository.dir, "text"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WantEqual(t, "the text on the disk", string(onDisk), "a\r\nb\r\n")
 	packed, err := packWholeSource(exportOf(t, repository))
 	if err != nil {
 		t.Fatal(err)

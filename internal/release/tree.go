@@ -73,7 +73,7 @@ func (t *tree) askGit() error {
 	if err := t.setCommit(head + " " + description); err != nil {
 		return err
 	}
-	changes, err := t.changes()
+	changes, err := t.git("status", "--porcelain", "--untracked-files=normal")
 	if err != nil {
 		return err
 	}
@@ -85,9 +85,29 @@ func (t *tree) askGit() error {
 	return nil
 }
 
-// changes returns a line for each file that differs from the commit, or that git does not know.
-func (t *tree) changes() (string, error) {
-	return t.git("status", "--porcelain", "--untracked-files=normal")
+// committed returns the tree as a release is made of it: as it is in its commit. It returns an error if the commit is
+// unknown, or if files of the commit were changed. Files that git does not know do not matter: see export.
+func (t tree) committed() (tree, error) {
+	if t.whyUnknown != nil {
+		return tree{}, fmt.Errorf("the commit is unknown: %w", t.whyUnknown)
+	}
+	if !t.isDirty {
+		return t, nil
+	}
+	if !t.isGit {
+		return tree{}, fmt.Errorf("%s says that the source differs from its commit: use another source", stampName)
+	}
+	changes, err := t.git("status", "--porcelain", "--untracked-files=no")
+	if err != nil {
+		return tree{}, err
+	}
+	if changes != "" {
+		return tree{}, fmt.Errorf("the files differ from the commit, so commit or revert these first:\n%s", changes)
+	}
+	t.isDirty = false
+	t.commit = strings.TrimSuffix(t.commit, "-dirty")
+	t.version = strings.TrimSuffix(t.version, "-dirty")
+	return t, nil
 }
 
 // git returns what git prints, without the last newline.
@@ -97,7 +117,7 @@ func (t *tree) git(args ...string) (string, error) {
 }
 
 // gitCommand returns a git command about the repository in dir. Variables such as GIT_DIR, which git itself sets for its
-// hooks, would lead it to another repository.
+// hooks, would lead it to another repository. Those of GIT_CONFIG stay, because they may say that the folder is safe.
 func gitCommand(dir string, args ...string) *exec.Cmd {
 	command := exec.Command("git", args...)
 	command.Dir = dir
@@ -130,6 +150,9 @@ func (t *tree) readStamp() error {
 // version, which `git archive` leaves out if there is no tag, it is the beginning of the commit.
 func (t *tree) setCommit(line string) error {
 	words := strings.Fields(line)
+	if len(words) == 3 && strings.HasPrefix(words[2], "%(") {
+		words = words[:2] // Git before 2.35 does not know this placeholder, and leaves it as it is.
+	}
 	if len(words) == 2 {
 		words = append(words, words[0][:min(12, len(words[0]))])
 	}

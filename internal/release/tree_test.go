@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +30,8 @@ func folderWith(t *testing.T, namesAndContents ...string) string {
 func TestTreeWithoutGitIsWhatItsStampSays(t *testing.T) {
 	rows := []struct{ stamp, version, commit string }{
 		{testCommit + " 1700000000 v1.1.0\n", "v1.1.0", testCommit},
-		{testCommit + " 1700000000 \n", "0123456789ab", testCommit}, // git archive without a tag
+		{testCommit + " 1700000000 \n", "0123456789ab", testCommit},                           // git archive without a tag
+		{testCommit + " 1700000000 %(describe:tags,abbrev=12)\n", "0123456789ab", testCommit}, // an older git
 	}
 	for _, row := range rows {
 		read, err := readTree(folderWith(t, stampName, row.stamp), "")
@@ -165,6 +167,41 @@ func TestGitSaysWhichVersionATreeIs(t *testing.T) {
 	testkit.WantEqual(t, "the commit with a new file", changed.commit, head+"-dirty")
 }
 
+func TestReleaseOfAnUnknownCommitOrOfChangedFilesIsRefused(t *testing.T) {
+	_, err := tree{whyUnknown: errors.New("no git")}.committed()
+	testkit.WantError(t, "an unknown commit", err, "the commit is unknown: no git")
+	_, err = tree{isDirty: true}.committed()
+	testkit.WantError(t, "a stamp of a changed source", err, "says that the source differs from its commit")
+
+	repository := gitRepository(t, "main.go", "package main")
+	if err := writeFile(filepath.Join(repository.dir, "main.go"), []byte("package changed")); err != nil {
+		t.Fatal(err)
+	}
+	changed, err := readTree(repository.dir, "v1.1.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = changed.committed()
+	testkit.WantError(t, "a changed file", err, "commit or revert these first:\n M main.go")
+}
+
+func TestFileThatGitDoesNotKnowIsNoObstacleToARelease(t *testing.T) {
+	repository := gitRepository(t, "main.go", "package main")
+	if err := writeFile(filepath.Join(repository.dir, "podcount-v1.1.0.tar"), nil); err != nil {
+		t.Fatal(err)
+	}
+	read, err := readTree(repository.dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	committed, err := read.committed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WantEqual(t, "the commit", committed.commit+"-dirty", read.commit)
+	testkit.WantEqual(t, "the version", committed.version+"-dirty", read.version)
+}
+
 func TestArchiveOfGitKnowsItsCommit(t *testing.T) {
 	attributes, err := os.ReadFile(".gitattributes")
 	if err != nil {
@@ -219,4 +256,7 @@ func TestSourceOfAnUnknownCommitStaysUnknown(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.WantEqual(t, "the commit", read.commit, "unknown")
+	if read.whyUnknown == nil {
+		t.Error("it is not said why the commit is unknown")
+	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -39,6 +38,10 @@ func verifyRelease(ctx context.Context, name string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	t, err = t.committed()
+	if err != nil {
+		return fmt.Errorf("%s was built from the commit %s, but here %w", name, r.commit, err)
+	}
 	if err := r.check(t); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -50,42 +53,12 @@ func verifyRelease(ctx context.Context, name string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(given, packed) {
-		return fmt.Errorf("%s: %w", name, explainDifference(stdout, files, packed))
+	if err := compareReleases(stdout, given, packed); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	_, err = fmt.Fprintf(stdout, "%s has the same bytes as the one built here: %d files, SHA-256 %s\n",
 		name, len(built), sum(given))
 	return err
-}
-
-// readTar returns the contents of each file in a tar, by name.
-func readTar(archive []byte) (map[string][]byte, error) {
-	files := map[string][]byte{}
-	for members := tar.NewReader(bytes.NewReader(archive)); ; {
-		header, err := members.Next()
-		if err == io.EOF {
-			return files, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if header.Typeflag == tar.TypeDir {
-			continue
-		}
-		if header.Typeflag != tar.TypeReg {
-			return nil, fmt.Errorf("%q is not a regular file", header.Name)
-		}
-		if header.Size > int64(len(archive)) {
-			return nil, fmt.Errorf("%q has more bytes than the archive", header.Name)
-		}
-		if _, isThere := files[header.Name]; isThere {
-			return nil, fmt.Errorf("%q is there twice", header.Name)
-		}
-		files[header.Name], err = io.ReadAll(members)
-		if err != nil {
-			return nil, err
-		}
-	}
 }
 
 // recipe is what one must know to build a release again.
@@ -105,18 +78,13 @@ var (
 
 // readRecipe reads the recipe from the provenance in a release.
 func readRecipe(files map[string][]byte) (recipe, error) {
-	name, found := "", false
-	for _, candidate := range slices.Sorted(maps.Keys(files)) {
-		if strings.HasSuffix(candidate, provenanceSuffix) {
-			name = candidate
-			found = true
-		}
-	}
-	if !found {
+	names := slices.Sorted(maps.Keys(files))
+	i := slices.IndexFunc(names, func(name string) bool { return strings.HasSuffix(name, provenanceSuffix) })
+	if i < 0 {
 		return recipe{}, errors.New("it has no provenance, so it is no release: name the file podcount-VERSION.tar")
 	}
 	var s statement
-	if err := json.Unmarshal(files[name], &s); err != nil {
+	if err := json.Unmarshal(files[names[i]], &s); err != nil {
 		return recipe{}, fmt.Errorf("the provenance is not valid: %w", err)
 	}
 	definition := s.Predicate.BuildDefinition
@@ -150,14 +118,9 @@ func readRecipe(files map[string][]byte) (recipe, error) {
 	return r, err
 }
 
-// check returns an error if this tree or this version of Go must give other bytes.
+// check returns an error if this tree, which is as committed has returned it, or this version of Go must give other
+// bytes.
 func (r recipe) check(t tree) error {
-	if t.whyUnknown != nil {
-		return fmt.Errorf("it was built from the commit %s, and the commit here is unknown: %w", r.commit, t.whyUnknown)
-	}
-	if t.isDirty {
-		return whatIsDirty(t)
-	}
 	if t.commit != r.commit {
 		return fmt.Errorf("it was built from the commit %s, and here is %s: check that commit out", r.commit, t.commit)
 	}
@@ -168,14 +131,21 @@ func (r recipe) check(t tree) error {
 	return checkWhole(t)
 }
 
-// explainDifference prints which files of a release differ from those in the archive that was built here, and returns
-// the error of verifyRelease.
-func explainDifference(stdout io.Writer, given map[string][]byte, packed []byte) error {
-	built, err := readTar(packed)
+// compareReleases returns an error unless a release has the bytes of the one that was built here. It also prints which
+// files differ.
+func compareReleases(stdout io.Writer, given, built []byte) error {
+	if bytes.Equal(given, built) {
+		return nil
+	}
+	givenFiles, err := readTar(given)
 	if err != nil {
 		return err
 	}
-	differences := listDifferences(stdout, "", given, built)
+	builtFiles, err := readTar(built)
+	if err != nil {
+		return err
+	}
+	differences := listDifferences(stdout, "", givenFiles, builtFiles)
 	if differences == 0 {
 		return errors.New("the files are those that were built here, but the archive has other bytes around them, " +
 			"such as other folders, owners or permissions: do not unpack it")
@@ -207,11 +177,11 @@ func listDifferences(stdout io.Writer, indent string, given, built map[string][]
 func compareFile(given, built []byte) string {
 	switch {
 	case built == nil:
-		return "not built"
+		return "only in the release:"
 	case given == nil:
-		return "missing  "
+		return "only here:"
 	case !bytes.Equal(given, built):
-		return "DIFFERS  "
+		return "DIFFERS:"
 	}
 	return ""
 }
