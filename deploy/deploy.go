@@ -110,6 +110,10 @@ func (s Settings) checkName() error {
 		return fmt.Errorf("-leader-elect-resource-name %s: -manifest gives all objects this name, "+
 			"which must begin with podcount, as in podcount-%[1]s", s.Name)
 	}
+	if s.Once && len(s.Name) > 52 {
+		return fmt.Errorf("-leader-elect-resource-name %s has %d characters: with -once, a CronJob has this name, "+
+			"which may have 52 characters", s.Name, len(s.Name))
+	}
 	if len(s.Name) > 63 {
 		return fmt.Errorf("-leader-elect-resource-name %s has %d characters: -manifest gives all objects this name, "+
 			"and a label this value, which may have 63 characters", s.Name, len(s.Name))
