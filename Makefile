@@ -14,10 +14,13 @@ export CGO_ENABLED = 0
 # the go command changes what it builds.
 MAKE_RELEASE := GOENV=off GOOS= GOARCH= GOFIPS140=off GOEXPERIMENT= GOFLAGS= GOWORK=off go run ./internal/release
 
+# quote makes one word of the shell of what a variable has, such as a path with blanks.
+quote = '$(subst ','\'',$(value $(1)))'
+
 .PHONY: build manifests image archive release verify run test sim sweep mutants e2e airgap fuzz bench lint clean
 
 build: ## build podcount: one static binary, bin/podcount; GOOS, GOARCH and GOFIPS140 are as for go build
-	@$(MAKE_RELEASE) build -version '$(VERSION)' -os '$(GOOS)' -arch '$(GOARCH)' -fips '$(GOFIPS140)'
+	@$(MAKE_RELEASE) build -version $(call quote,VERSION) -os $(call quote,GOOS) -arch $(call quote,GOARCH) -fips $(call quote,GOFIPS140)
 
 manifests: ## write deploy/*.yaml from deploy/templates
 	go test -count=1 -run '^TestAlertRulesAreTheFileHere$$' ./deploy -update
@@ -34,23 +37,23 @@ image: ## build an image with docker; options: PLATFORMS=linux/amd64,linux/arm64
 	} >&2
 	@for p in $$(echo $(PLATFORMS) | tr , ' '); do \
 		arch=$$(echo $$p | cut -d/ -f2); \
-		$(MAKE_RELEASE) build -version '$(VERSION)' -os linux -arch $$arch -fips '$(GOFIPS140)' \
+		$(MAKE_RELEASE) build -version $(call quote,VERSION) -os linux -arch $$arch -fips $(call quote,GOFIPS140) \
 			-o bin/podcount-linux-$$arch || exit 1; \
 	done; \
 	case $(PLATFORMS) in *,*) arch_arg= ;; *) arch_arg="--build-arg TARGETARCH=$$arch" ;; esac; \
-	version=$$($(MAKE_RELEASE) version -version '$(VERSION)') || exit 1; \
+	version=$$($(MAKE_RELEASE) version -version $(call quote,VERSION)) || exit 1; \
 	$(DOCKER) build --platform $(PLATFORMS) $$arch_arg --build-arg VERSION=$$version \
 		-t $(IMAGE) -f deploy/Dockerfile bin
 
 archive: ## write an image to bin/podcount-image.tar, without docker; PLATFORMS and VERSION are options
-	@$(MAKE_RELEASE) image -version '$(VERSION)' -platforms '$(PLATFORMS)' -fips '$(GOFIPS140)' \
+	@$(MAKE_RELEASE) image -version $(call quote,VERSION) -platforms $(call quote,PLATFORMS) -fips $(call quote,GOFIPS140) \
 		-o bin/podcount-image.tar
 
 release: ## write bin/podcount-v1.1.0.tar, with all that a site needs: make release VERSION=v1.1.0 [KEY=FILE]
-	@$(MAKE_RELEASE) all -version '$(VERSION)' -platforms '$(PLATFORMS)' -fips '$(GOFIPS140)' -key '$(KEY)'
+	@$(MAKE_RELEASE) all -version $(call quote,VERSION) -platforms $(call quote,PLATFORMS) -fips $(call quote,GOFIPS140) -key $(call quote,KEY)
 
 verify: ## build a release again, and compare all bytes: make verify RELEASE=podcount-v1.1.0.tar
-	@$(MAKE_RELEASE) verify '$(RELEASE)'
+	@$(MAKE_RELEASE) verify $(call quote,RELEASE)
 
 run: build ## run podcount against a fake API server, without a cluster; ARGS='-v 4' shows more
 	@echo compiling the playground
@@ -80,12 +83,12 @@ e2e: ## run the behaviours on a real cluster: make e2e KUBECONFIG=FILE [CONTEXT=
 		go test -count=1 -v -timeout 30m -parallel 16 -run '^TestBehavioursOnARealCluster$$' .
 
 airgap: ## install a release without a network: make airgap RELEASE=FILE [SIGNERS=FILE] [KUBECONFIG=FILE [CONTEXT=NAME]]
-	@[ -n '$(RELEASE)' ] && [ "$$(go env GOOS)" = linux ] || { \
+	@[ -n $(call quote,RELEASE) ] && [ "$$(go env GOOS)" = linux ] || { \
 		echo 'use, on Linux: make airgap RELEASE=FILE [SIGNERS=FILE] [KUBECONFIG=FILE [CONTEXT=NAME]]'; \
 		echo 'With KUBECONFIG, it installs podcount in that cluster for a minute, and creates two nodes and some pods.'; \
 		exit 2; \
 	}
-	AIRGAP_RELEASE='$(RELEASE)' AIRGAP_SIGNERS='$(SIGNERS)' CONTEXT='$(CONTEXT)' \
+	AIRGAP_RELEASE=$(call quote,RELEASE) AIRGAP_SIGNERS=$(call quote,SIGNERS) CONTEXT='$(CONTEXT)' \
 		AIRGAP_KUBECONFIG='$(if $(filter command%,$(origin KUBECONFIG)),$(KUBECONFIG))' \
 		go test -count=1 -v -timeout 30m -run '^TestReleaseNeedsNoNetwork$$' ./internal/airgap
 

@@ -88,9 +88,10 @@ func compress(data []byte) ([]byte, error) {
 }
 
 // readTar returns the contents of each file in a tar, by name. It refuses what none of our archives has: links, a name
-// twice, and a file that is larger than the archive.
+// twice, and files that are larger than the archive, as sparse ones can be.
 func readTar(archive []byte) (map[string][]byte, error) {
 	files := map[string][]byte{}
+	var size int64 // of all files
 	members := tar.NewReader(bytes.NewReader(archive))
 	for {
 		header, err := members.Next()
@@ -106,8 +107,9 @@ func readTar(archive []byte) (map[string][]byte, error) {
 		if header.Typeflag != tar.TypeReg {
 			return nil, fmt.Errorf("%q is not a regular file", header.Name)
 		}
-		if header.Size > int64(len(archive)) {
-			return nil, fmt.Errorf("%q has more bytes than the archive", header.Name)
+		size += header.Size
+		if size > int64(len(archive)) {
+			return nil, fmt.Errorf("with %q, the files have more bytes than the archive", header.Name)
 		}
 		if _, isThere := files[header.Name]; isThere {
 			return nil, fmt.Errorf("%q is there twice", header.Name)

@@ -85,5 +85,5 @@ func TestOddMembersOfAnArchiveAreRefused(t *testing.T) {
 	w = tar.NewWriter(&huge)
 	w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "huge", Size: 1 << 40})
 	_, err = readTar(huge.Bytes())
-	testkit.WantError(t, "a terabyte", err, `"huge" has more bytes than the archive`)
+	testkit.WantError(t, "a terabyte", err, `with "huge", the files have more bytes than the archive`)
 }

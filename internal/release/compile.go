@@ -155,6 +155,10 @@ func newCompiler(t tree, fips string) (*compiler, error) {
 	if err != nil {
 		return nil, err
 	}
+	scratch, err = filepath.Abs(scratch) // TMPDIR can be relative.
+	if err != nil {
+		return nil, err
+	}
 	c := &compiler{
 		tree:    t,
 		fips:    fips,
@@ -211,7 +215,7 @@ func (c *compiler) compile(ctx context.Context, p platform, output string) error
 		[]string{"-overlay", c.overlay, "-ldflags", linkerFlags(c.tree), "-o", output, "."},
 	)
 	command := goCommand(c.tree.dir, args...)
-	command.Env = append(command.Env, "GOOS="+p.os, "GOARCH="+p.arch, "GOFIPS140="+c.fips)
+	command.Env = append(command.Env, "GOOS="+p.os, "GOARCH="+p.arch, "GOFIPS140="+c.fips, "GOTMPDIR="+c.scratch)
 	command.Stdout = os.Stdout
 	command.Stderr = os.Stderr
 	if err := runUntil(ctx, command); err != nil {

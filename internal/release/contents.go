@@ -14,8 +14,9 @@ import (
 	"strings"
 )
 
-// isRelease matches the version of a release.
-var isRelease = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$`)
+// isRelease matches the version of a release, as in https://semver.org. The names of its files must fit into a tar, so
+// at most 32 characters may follow the hyphen.
+var isRelease = regexp.MustCompile(`^v(0|[1-9]\d{0,5})\.(0|[1-9]\d{0,5})\.(0|[1-9]\d{0,5})(-[0-9A-Za-z][0-9A-Za-z.-]{0,31})?$`)
 
 // isFIPS matches the values of GOFIPS140 that name one module for all times.
 var isFIPS = regexp.MustCompile(`^(off|v[0-9]+\.[0-9]+\.[0-9]+)$`)
@@ -26,7 +27,7 @@ func checkRelease(t tree) error {
 		return fmt.Errorf("%s is not the version of a release: give one, as in make release VERSION=v1.1.0", t.version)
 	}
 	if !isCommit.MatchString(t.commit) {
-		return fmt.Errorf("%s has an odd commit, %q: use another source", stampName, t.commit)
+		return fmt.Errorf("the commit %q is odd: use another source", t.commit)
 	}
 	if !isGoVersion.MatchString(runtime.Version()) {
 		return fmt.Errorf("this Go calls itself %q: make releases with Go from https://go.dev/dl/, "+
@@ -52,9 +53,15 @@ func checkTag(t tree) error {
 	if !t.isGit {
 		return nil
 	}
-	tagged, err := t.git("rev-parse", "--verify", "--quiet", "refs/tags/"+t.version+"^{commit}")
-	hasTag := err == nil
-	if hasTag && tagged != t.commit {
+	tag := "refs/tags/" + t.version
+	if _, err := t.git("rev-parse", "--verify", "--quiet", tag); err != nil {
+		return nil // There is no such tag.
+	}
+	tagged, err := t.git("rev-parse", "--verify", "--quiet", tag+"^{commit}")
+	if err != nil {
+		return fmt.Errorf("the tag %s is not one of a commit: give another VERSION: %w", t.version, err)
+	}
+	if tagged != t.commit {
 		return fmt.Errorf("the tag %s is the commit %s, but here is %s: check the tag out, or give another VERSION",
 			t.version, tagged, t.commit)
 	}
@@ -100,7 +107,7 @@ func makeContents(ctx context.Context, t tree, fips string, platforms []platform
 		return nil, err
 	}
 	files = append(files, file{name: prefix + sourceSuffix, contents: source})
-	manifests, err := makeManifests(ctx, c)
+	manifests, err := makeManifests(c)
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +160,7 @@ func packRelease(t tree, files []file) ([]byte, error) {
 }
 
 // makeManifests returns the files of deploy/ that people apply or import.
-func makeManifests(ctx context.Context, c *compiler) ([]file, error) {
+func makeManifests(c *compiler) ([]file, error) {
 	deploy := os.DirFS(filepath.Join(c.tree.dir, "deploy"))
 	names, err := fs.Glob(deploy, "*.yaml")
 	if err != nil {
@@ -161,7 +168,7 @@ func makeManifests(ctx context.Context, c *compiler) ([]file, error) {
 	}
 	var files []file
 	for _, name := range append(names, "dashboard.json") {
-		contents, err := makeManifest(ctx, c, deploy, name)
+		contents, err := makeManifest(c, deploy, name)
 		if err != nil {
 			return nil, err
 		}
@@ -172,23 +179,11 @@ func makeManifests(ctx context.Context, c *compiler) ([]file, error) {
 
 // makeManifest returns a file of deploy/ as the release has it. podcount.yaml must name the image of this release, so
 // podcount prints it again.
-func makeManifest(ctx context.Context, c *compiler, deploy fs.FS, name string) ([]byte, error) {
+func makeManifest(c *compiler, deploy fs.FS, name string) ([]byte, error) {
 	if name == "podcount.yaml" {
-		return printManifest(ctx, c)
+		return outputOf(goCommand(c.tree.dir, "run", ".", "-manifest=podcount", "-image", imageHost+imageName(c.tree)))
 	}
 	return fs.ReadFile(deploy, name)
-}
-
-// printManifest returns the manifest with the image of this release.
-func printManifest(ctx context.Context, c *compiler) ([]byte, error) {
-	podcount := filepath.Join(c.scratch, "podcount")
-	if runtime.GOOS == "windows" {
-		podcount += ".exe"
-	}
-	if err := c.compile(ctx, platform{runtime.GOOS, runtime.GOARCH}, podcount); err != nil {
-		return nil, err
-	}
-	return outputOf(exec.Command(podcount, "-manifest=podcount", "-image", imageHost+imageName(c.tree)))
 }
 
 // outputOf runs a command, and returns what it writes to stdout. Its error has what the command writes to stderr.

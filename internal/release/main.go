@@ -51,7 +51,8 @@ import (
 
 func main() {
 	// After a signal, the command that runs is interrupted, and the temporary folders are removed.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP,
+		syscall.SIGPIPE)
 	err := run(ctx, os.Args[1:], os.Stdout)
 	stop()
 	switch {
@@ -220,24 +221,25 @@ func buildRelease(ctx context.Context, s settings, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	output := cmp.Or(s.output, filepath.Join("bin", "podcount-"+t.version+".tar"))
+	var signature []byte
+	if s.key != "" {
+		signature, err = sign(ctx, packed, s.key)
+		if err != nil {
+			return err
+		}
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err := removeSignature(output); err != nil {
-		return err
-	}
-	if err := writeFile(output, packed); err != nil {
+	output := cmp.Or(s.output, filepath.Join("bin", "podcount-"+t.version+".tar"))
+	if err := writeSigned(output, packed, signature); err != nil {
 		return err
 	}
 	fmt.Fprintf(stdout, "%s: commit %s, %s, %d files, %.1f MB, SHA-256 %s\n",
 		output, t.commit, runtime.Version(), len(files), float64(len(packed))/1e6, sum(packed))
-	if s.key == "" {
+	if signature == nil {
 		fmt.Fprintln(stdout, "it is not signed: KEY=FILE signs it with a private key of ssh-keygen")
 		return nil
-	}
-	if err := sign(ctx, output, s.key); err != nil {
-		return err
 	}
 	_, err = fmt.Fprintln(stdout, output+".sig: its signature")
 	return err
@@ -245,16 +247,20 @@ func buildRelease(ctx context.Context, s settings, stdout io.Writer) error {
 
 // writeFile writes a file, in a folder that it makes if it is missing. After an error, the file is as it was.
 func writeFile(name string, contents []byte) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+	folder := filepath.Dir(name)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	unfinished := name + ".unfinished"
-	err := os.WriteFile(unfinished, contents, 0o644)
-	if err == nil {
-		err = os.Rename(unfinished, name)
-	}
+	unfinished, err := os.CreateTemp(folder, ".unfinished-")
 	if err != nil {
-		os.Remove(unfinished)
+		return err
 	}
-	return err
+	defer os.Remove(unfinished.Name())
+	_, err = unfinished.Write(contents)
+	err = cmp.Or(err, unfinished.Chmod(0o644))
+	err = errors.Join(err, unfinished.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(unfinished.Name(), name)
 }

@@ -146,6 +146,10 @@ func (t tree) export(dir string) (tree, error) {
 		return tree{}, err
 	}
 	defer os.RemoveAll(empty)
+	empty, err = filepath.Abs(empty) // TMPDIR can be relative.
+	if err != nil {
+		return tree{}, err
+	}
 	if _, err := outputOf(gitCommand(empty, "init", "-q", "--bare", "--template=", ".")); err != nil {
 		return tree{}, err
 	}
@@ -156,7 +160,7 @@ func (t tree) export(dir string) (tree, error) {
 	command := gitCommand(empty,
 		"-c", "core.autocrlf=false", "-c", "core.eol=lf", "-c", "core.attributesFile=/dev/null",
 		"archive", "--format=tar", t.commit)
-	command.Env = append(command.Env, "GIT_DIR="+empty, "GIT_OBJECT_DIRECTORY="+objects)
+	command.Env = append(command.Env, "GIT_ATTR_NOSYSTEM=1", "GIT_DIR="+empty, "GIT_OBJECT_DIRECTORY="+objects)
 	archive, err := outputOf(command)
 	if err != nil {
 		return tree{}, err

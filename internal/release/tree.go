@@ -60,6 +60,10 @@ func readTree(dir, version string) (tree, error) {
 // characters, of which dockerImages needs some.
 var isVersion = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._-]{0,119}$`)
 
+// isCommitOrDirty matches the name of a commit, with or without the mark of a dirty tree. Some repositories name commits
+// by SHA-256 sums.
+var isCommitOrDirty = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?(-dirty)?$`)
+
 // askGit sets what git knows.
 func (t *tree) askGit() error {
 	head, err := t.git("-c", "log.showSignature=false", "log", "-1", "--format=%H %ct")
@@ -158,6 +162,9 @@ func (t *tree) setCommit(line string) error {
 	}
 	if len(words) != 3 {
 		return fmt.Errorf("%q is not COMMIT SECONDS VERSION", line)
+	}
+	if !isCommitOrDirty.MatchString(words[0]) {
+		return fmt.Errorf("%q is not COMMIT SECONDS VERSION: the commit is odd", line)
 	}
 	seconds, err := strconv.ParseInt(words[1], 10, 64)
 	if err != nil {

@@ -72,7 +72,7 @@ type recipe struct {
 
 // These match what a provenance may name. It can come from anybody, and what it names is printed and built.
 var (
-	isCommit    = regexp.MustCompile(`^[0-9a-f]{40}$`)
+	isCommit    = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 	isGoVersion = regexp.MustCompile(`^go1\.[0-9]+(\.[0-9]+|rc[0-9]+|beta[0-9]+)?$`)
 )
 
