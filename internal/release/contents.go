@@ -90,39 +90,45 @@ func makeContents(ctx context.Context, t tree, fips string, platforms []platform
 	if err != nil {
 		return nil, err
 	}
-	var files []file
-	for _, p := range programs {
-		files = append(files, file{name: p.platform.binaryName(t.version), contents: p.contents, isExecutable: true})
-	}
-
 	fmt.Fprintln(stdout, "packing the image, the manifests and the source")
+	return c.describe(programs, platforms)
+}
+
+// describe returns the programs, and everything that a release has besides them.
+func (c *compiler) describe(programs []program, platforms []platform) ([]file, error) {
+	t := c.tree
 	prefix := "podcount-" + t.version
 	image, err := packImage(t, programs)
 	if err != nil {
 		return nil, err
 	}
-	files = append(files, file{name: prefix + "-image.tar", contents: image.archive})
 	source, err := packWholeSource(t)
 	if err != nil {
 		return nil, err
 	}
-	files = append(files, file{name: prefix + sourceSuffix, contents: source})
 	manifests, err := makeManifests(c)
 	if err != nil {
 		return nil, err
 	}
-	files = append(files, manifests...)
 	licenses, err := makeLicenses(t)
 	if err != nil {
 		return nil, err
 	}
-	files = append(files, licenses...)
-
 	sbom, err := makeSBOM(t, c.fips, programs)
 	if err != nil {
 		return nil, err
 	}
+	var files []file
+	for _, p := range programs {
+		files = append(files, file{name: p.platform.binaryName(t.version), contents: p.contents, isExecutable: true})
+	}
+	files = append(files, file{name: prefix + "-image.tar", contents: image.archive})
+	files = append(files, file{name: prefix + sourceSuffix, contents: source})
+	files = append(files, manifests...)
+	files = append(files, licenses...)
 	files = append(files, file{name: prefix + ".cdx.json", contents: sbom})
+
+	// These two are about the files before them.
 	provenance, err := makeProvenance(t, c.fips, platforms, files, image.digest)
 	if err != nil {
 		return nil, err
