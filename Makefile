@@ -20,7 +20,8 @@ quote = '$(subst ','\'',$(value $(1)))'
 .PHONY: build manifests image archive release verify run test sim sweep mutants e2e airgap fuzz bench lint clean
 
 build: ## build podcount: one static binary, bin/podcount; GOOS, GOARCH and GOFIPS140 are as for go build
-	@$(MAKE_RELEASE) build -version $(call quote,VERSION) -os $(call quote,GOOS) -arch $(call quote,GOARCH) -fips $(call quote,GOFIPS140)
+	@$(MAKE_RELEASE) build -version $(call quote,VERSION) -fips $(call quote,GOFIPS140) \
+		-os $(call quote,GOOS) -arch $(call quote,GOARCH)
 
 manifests: ## write deploy/*.yaml from deploy/templates
 	go test -count=1 -run '^TestAlertRulesAreTheFileHere$$' ./deploy -update
@@ -46,11 +47,12 @@ image: ## build an image with docker; options: PLATFORMS=linux/amd64,linux/arm64
 		-t $(IMAGE) -f deploy/Dockerfile bin
 
 archive: ## write an image to bin/podcount-image.tar, without docker; PLATFORMS and VERSION are options
-	@$(MAKE_RELEASE) image -version $(call quote,VERSION) -platforms $(call quote,PLATFORMS) -fips $(call quote,GOFIPS140) \
-		-o bin/podcount-image.tar
+	@$(MAKE_RELEASE) image -version $(call quote,VERSION) -fips $(call quote,GOFIPS140) \
+		-platforms $(call quote,PLATFORMS) -o bin/podcount-image.tar
 
 release: ## write bin/podcount-v1.1.0.tar, with all that a site needs: make release VERSION=v1.1.0 [KEY=FILE]
-	@$(MAKE_RELEASE) all -version $(call quote,VERSION) -platforms $(call quote,PLATFORMS) -fips $(call quote,GOFIPS140) -key $(call quote,KEY)
+	@$(MAKE_RELEASE) all -version $(call quote,VERSION) -fips $(call quote,GOFIPS140) \
+		-platforms $(call quote,PLATFORMS) -key $(call quote,KEY)
 
 verify: ## build a release again, and compare all bytes: make verify RELEASE=podcount-v1.1.0.tar
 	@$(MAKE_RELEASE) verify $(call quote,RELEASE)

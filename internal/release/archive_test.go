@@ -28,7 +28,8 @@ func TestTarDependsOnNamesAndContentsAlone(t *testing.T) {
 
 func TestTarHasFilesOfRootSortedByName(t *testing.T) {
 	modified := time.Unix(1700000000, 0)
-	packed, err := packTar(inFolder("folder", []file{{name: "b", isExecutable: true}, {name: "a"}, {name: "c/"}}), modified)
+	files := []file{{name: "b", isExecutable: true}, {name: "a"}, {name: "c/"}}
+	packed, err := packTar(inFolder("folder", files), modified)
 	if err != nil {
 		t.Fatal(err)
 	}

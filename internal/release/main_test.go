@@ -9,7 +9,10 @@ import (
 )
 
 func TestWrongArgumentsAreErrorsOfUsage(t *testing.T) {
-	for _, line := range []string{"", "bild", "build more", "build -x", "verify", "verify one two", "verify -key k one", "all -key"} {
+	lines := []string{
+		"", "bild", "build more", "build -x", "verify", "verify one two", "verify -key k one", "all -key",
+	}
+	for _, line := range lines {
 		err := run(t.Context(), strings.Fields(line), new(strings.Builder))
 		if !errors.Is(err, errUsage) {
 			t.Errorf("release %s: %v", line, err)

@@ -38,4 +38,5 @@ must_fail 'Could not verify signature' verify "$changed" /carried/allowed_signer
 echo "podcount $(cat /tmp/other.pub)" >/tmp/other_signers
 cp "$archive" "$changed"
 ssh-keygen -q -Y sign -n podcount-release -f /tmp/other <"$changed" >"$changed.sig"
-verify "$changed" /tmp/other_signers "$changed.sig" >/dev/null || fail 'the signature with the other key has a mistake of its own'
+verify "$changed" /tmp/other_signers "$changed.sig" >/dev/null ||
+	fail 'the signature with the other key has a mistake of its own'
