@@ -34,3 +34,16 @@ func TestReleaseOfAnotherTagIsRefused(t *testing.T) {
 	}
 	testkit.WantError(t, "another tag", checkRelease(tagged), "check the tag out, or give another VERSION")
 }
+
+func TestVersionOfAReleaseIsASemanticOne(t *testing.T) {
+	for _, version := range []string{"v1.1.0", "v0.0.1", "v1.1.1-site.1", "v1.1.1-go1.26.9", "v10.20.30-rc1"} {
+		if !isRelease.MatchString(version) {
+			t.Errorf("%s is refused", version)
+		}
+	}
+	for _, version := range []string{"1.1.0", "v1.1", "v01.1.0", "v1.1.0-", "v1.1.0+fips", "v1.1.0-.", "v1.1.0/x", "dev"} {
+		if isRelease.MatchString(version) {
+			t.Errorf("%s is accepted", version)
+		}
+	}
+}
