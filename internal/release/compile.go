@@ -135,7 +135,7 @@ func newCompiler(t tree, fips string) (*compiler, error) {
 	if fips == "" {
 		fips = "off"
 	}
-	// The overlay works only with the path by which the go command knows a file, which has no symbolic links.
+	// The overlay must name a file as the go command does, which resolves a symbolic link in TMPDIR.
 	dir, err := filepath.EvalSymlinks(t.dir)
 	if err != nil {
 		return nil, err
@@ -227,7 +227,8 @@ func (c *compiler) compile(ctx context.Context, p platform, output string) error
 	return nil
 }
 
-// runUntil runs a command, and interrupts it at the end of ctx. So it can stop its own processes and remove its files.
+// runUntil runs a command, and interrupts it at the end of ctx. An interrupt lets the command stop its own processes and
+// remove its files, which a kill would not.
 func runUntil(ctx context.Context, command *exec.Cmd) error {
 	if err := command.Start(); err != nil {
 		return err

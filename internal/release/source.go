@@ -136,32 +136,9 @@ func wholeFiles(t tree) ([]string, error) {
 }
 
 // export writes the files of the commit to a folder, and returns them as a tree without git. So a release has the bytes
-// of the commit, although git may have changed ends of lines on the disk, and although other files may lie there.
-//
-// git archive obeys what a repository sets for itself, such as attributes and replaced commits. So it runs in an empty
-// repository, which only borrows the objects of the other.
+// of the commit, even if git has changed ends of lines on the disk, or if other files lie there.
 func (t tree) export(dir string) (tree, error) {
-	empty, err := os.MkdirTemp("", "podcount-git-")
-	if err != nil {
-		return tree{}, err
-	}
-	defer os.RemoveAll(empty)
-	empty, err = filepath.Abs(empty) // TMPDIR can be relative.
-	if err != nil {
-		return tree{}, err
-	}
-	if _, err := outputOf(gitCommand(empty, "init", "-q", "--bare", "--template=", ".")); err != nil {
-		return tree{}, err
-	}
-	objects, err := t.git("rev-parse", "--path-format=absolute", "--git-path", "objects")
-	if err != nil {
-		return tree{}, err
-	}
-	command := gitCommand(empty,
-		"-c", "core.autocrlf=false", "-c", "core.eol=lf", "-c", "core.attributesFile=/dev/null",
-		"archive", "--format=tar", t.commit)
-	command.Env = append(command.Env, "GIT_ATTR_NOSYSTEM=1", "GIT_DIR="+empty, "GIT_OBJECT_DIRECTORY="+objects)
-	archive, err := outputOf(command)
+	archive, err := t.archiveCommit()
 	if err != nil {
 		return tree{}, err
 	}
@@ -177,4 +154,32 @@ func (t tree) export(dir string) (tree, error) {
 	t.dir = dir
 	t.isGit = false
 	return t, nil
+}
+
+// archiveCommit returns the files of the commit as a tar.
+//
+// git archive obeys what a repository sets for itself, such as attributes and replaced commits. So it runs in an empty
+// repository, which only borrows the objects of this one.
+func (t tree) archiveCommit() ([]byte, error) {
+	objects, err := t.git("rev-parse", "--path-format=absolute", "--git-path", "objects")
+	if err != nil {
+		return nil, err
+	}
+	empty, err := os.MkdirTemp("", "podcount-git-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(empty)
+	empty, err = filepath.Abs(empty) // TMPDIR can be relative.
+	if err != nil {
+		return nil, err
+	}
+	if _, err := outputOf(gitCommand(empty, "init", "-q", "--bare", "--template=", ".")); err != nil {
+		return nil, err
+	}
+	command := gitCommand(empty,
+		"-c", "core.autocrlf=false", "-c", "core.eol=lf", "-c", "core.attributesFile=/dev/null",
+		"archive", "--format=tar", t.commit)
+	command.Env = append(command.Env, "GIT_ATTR_NOSYSTEM=1", "GIT_DIR="+empty, "GIT_OBJECT_DIRECTORY="+objects)
+	return outputOf(command)
 }
