@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"math/rand/v2"
 	"net"
@@ -35,7 +36,10 @@ func newAuthority(name string) (*Authority, error) {
 	ca := &Authority{}
 	certPEM, keyPEM, err := ca.issue(name, func(c *x509.Certificate) {
 		c.IsCA = true
-		c.KeyUsage = x509.KeyUsageCertSign
+		c.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
+		c.ExtKeyUsage = nil
+		c.DNSNames = nil
+		c.IPAddresses = nil
 	})
 	if err != nil {
 		return nil, err
@@ -49,8 +53,8 @@ func newAuthority(name string) (*Authority, error) {
 	return ca, nil
 }
 
-// Issue returns a new certificate with this name, and its key, in PEM. It suits servers at 127.0.0.1 and clients.
-// change may modify it before it is signed, or be nil.
+// Issue returns a new certificate with this name, and its key, in PEM. It suits clients, and servers at 127.0.0.1 and
+// localhost. The name must not be the CA's. change may modify the certificate before it is signed, or be nil.
 func (ca *Authority) Issue(t TB, name string, change func(*x509.Certificate)) (certPEM, keyPEM []byte) {
 	t.Helper()
 	certPEM, keyPEM, err := ca.issue(name, change)
@@ -73,6 +77,7 @@ func (ca *Authority) issue(name string, change func(*x509.Certificate)) (certPEM
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
+		DNSNames:              []string{"localhost"},
 		IPAddresses:           []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	if change != nil {
@@ -83,6 +88,10 @@ func (ca *Authority) issue(name string, change func(*x509.Certificate)) (certPEM
 	if parent == nil {
 		parent = c
 		signer = key
+	} else if c.Subject.String() == parent.Subject.String() {
+		// To OpenSSL, and so to curl, Python and Node, a certificate whose issuer has its own name signs itself. Go does
+		// not refuse it, but leaves out who has signed it.
+		return nil, nil, fmt.Errorf("the certificate %s must have another name than its CA", c.Subject)
 	}
 	der, err := x509.CreateCertificate(crand.Reader, c, parent, &key.PublicKey, signer)
 	if err != nil {

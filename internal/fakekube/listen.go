@@ -25,7 +25,7 @@ func (s *Serving) Close() error { return s.server.Close() }
 // ServeTLS serves the fake on a port of 127.0.0.1 in real time, with TLS and HTTP/2, until the Serving is closed.
 // Like a real server, it accepts any client certificate in the handshake and checks it later.
 func (s *Server) ServeTLS() (*Serving, error) {
-	ca, err := newAuthority("fakekube")
+	ca, err := newAuthority("fakekube's CA")
 	if err != nil {
 		return nil, err
 	}

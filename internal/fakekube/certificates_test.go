@@ -1,0 +1,112 @@
+package fakekube
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestCertificateHasAnotherNameThanItsCA(t *testing.T) {
+	url, caPEM := New().ServeTLSFor(t)
+	leaf := servedCertificate(t, url, caPEM)
+	block, _ := pem.Decode(caPEM)
+	ca, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Equal(leaf.RawSubject, ca.RawSubject) {
+		t.Errorf("the server and its CA are both %s", leaf.Subject)
+	}
+	if !bytes.Equal(leaf.AuthorityKeyId, ca.SubjectKeyId) || len(ca.SubjectKeyId) == 0 {
+		t.Errorf("the certificate says that the key %x signed it, but the CA's is %x", leaf.AuthorityKeyId, ca.SubjectKeyId)
+	}
+	_, _, err = NewAuthority(t, "me").issue("me", nil)
+	if err == nil {
+		t.Error("a certificate was issued that has its CA's name")
+	}
+}
+
+func TestOpenSSLFindsTheCertificatesValid(t *testing.T) {
+	openssl := programOrSkip(t, "openssl")
+	url, caPEM := New().ServeTLSFor(t)
+	clients := NewAuthority(t, "clients")
+	clientPEM, _ := clients.Issue(t, "me", AsAdmin)
+	server := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: servedCertificate(t, url, caPEM).Raw})
+	for _, c := range []struct {
+		purpose  string
+		ca, leaf []byte
+	}{
+		{"sslserver", caPEM, server},
+		{"sslclient", clients.PEM(), clientPEM},
+	} {
+		dir := t.TempDir()
+		ca, leaf := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "leaf.crt")
+		os.WriteFile(ca, c.ca, 0o600)
+		os.WriteFile(leaf, c.leaf, 0o600)
+		// With -x509_strict, as Python does since 3.13, OpenSSL also demands what RFC 5280 says about extensions.
+		cmd := exec.Command(openssl, "verify", "-x509_strict", "-purpose", c.purpose, "-CAfile", ca, leaf)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", cmd, err, out)
+		}
+	}
+}
+
+func TestClientsWithOpenSSLAcceptTheServer(t *testing.T) {
+	const python = `import ssl, sys, urllib.request as u
+context = ssl.create_default_context(cafile=sys.argv[1])
+context.verify_flags |= ssl.VERIFY_X509_STRICT
+print(u.urlopen(sys.argv[2], context=context).read())`
+	const node = `const [ca, url] = process.argv.slice(1)
+require("https").get(url, {ca: require("fs").readFileSync(ca)}, answer => answer.pipe(process.stdout))`
+	for name, args := range map[string][]string{
+		"curl":    {"-sS", "--cacert"},
+		"python3": {"-c", python},
+		"node":    {"-e", node, "--"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			program := programOrSkip(t, name)
+			url, caPEM := New().ServeTLSFor(t)
+			ca := filepath.Join(t.TempDir(), "ca.crt")
+			os.WriteFile(ca, caPEM, 0o600)
+			for _, host := range []string{"127.0.0.1", "localhost"} {
+				at := strings.Replace(url, "127.0.0.1", host, 1) + "/version"
+				cmd := exec.Command(program, slices.Concat(args, []string{ca, at})...)
+				cmd.Env = append(os.Environ(), "no_proxy=*")
+				out, err := cmd.CombinedOutput()
+				if err != nil || !strings.Contains(string(out), "gitVersion") {
+					t.Errorf("%s, at %s: %v\n%s", name, host, err, out)
+				}
+			}
+		})
+	}
+}
+
+// programOrSkip returns the path of a program. It skips the test if the program is not installed.
+func programOrSkip(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		t.Skip(name + " is not installed")
+	}
+	return path
+}
+
+// servedCertificate returns the certificate that a server shows.
+func servedCertificate(t *testing.T, url string, ca []byte) *x509.Certificate {
+	t.Helper()
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	conn, err := tls.Dial("tcp", strings.TrimPrefix(url, "https://"), &tls.Config{RootCAs: pool})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	return conn.ConnectionState().PeerCertificates[0]
+}
