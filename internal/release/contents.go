@@ -36,10 +36,7 @@ func checkRelease(t tree) error {
 		return fmt.Errorf("this Go calls itself %q: make releases with Go from https://go.dev/dl/, "+
 			"because others must be able to install the same one", runtime.Version())
 	}
-	if err := checkWhole(t); err != nil {
-		return err
-	}
-	return checkTag(t)
+	return checkWhole(t)
 }
 
 // checkWhole returns an error if the tree is only a part of the source.
@@ -47,26 +44,6 @@ func checkWhole(t tree) error {
 	if _, err := os.Stat(filepath.Join(t.dir, "docs")); err != nil {
 		return fmt.Errorf("this is the source of the program alone, as podcount -source writes it, "+
 			"and a release needs the whole source: %w", err)
-	}
-	return nil
-}
-
-// checkTag returns an error if git has a tag of this version for another commit.
-func checkTag(t tree) error {
-	if !t.isGit {
-		return nil
-	}
-	tag := "refs/tags/" + t.version
-	if _, err := t.git("rev-parse", "--verify", "--quiet", tag); err != nil {
-		return nil // There is no such tag.
-	}
-	tagged, err := t.git("rev-parse", "--verify", "--quiet", tag+"^{commit}")
-	if err != nil {
-		return fmt.Errorf("the tag %s is not one of a commit: give another VERSION: %w", t.version, err)
-	}
-	if tagged != t.commit {
-		return fmt.Errorf("the tag %s is the commit %s, but here is %s: check the tag out, or give another VERSION",
-			t.version, tagged, t.commit)
 	}
 	return nil
 }

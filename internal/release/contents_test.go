@@ -1,7 +1,6 @@
 package main
 
 import (
-	"path/filepath"
 	"testing"
 
 	"podcount/internal/testkit"
@@ -18,21 +17,6 @@ func TestReleasesWithoutAVersionOrAPartOfTheSourceAreRefused(t *testing.T) {
 	partial := complete
 	partial.dir = t.TempDir()
 	testkit.WantError(t, "no documentation", checkRelease(partial), "the source of the program alone")
-}
-
-func TestReleaseOfAnotherTagIsRefused(t *testing.T) {
-	repository := gitRepository(t, "docs/a.md", "# A")
-	runGit(t, repository.dir, "tag", "v1.0.0")
-	if err := writeFile(filepath.Join(repository.dir, "new.go"), nil); err != nil {
-		t.Fatal(err)
-	}
-	runGit(t, repository.dir, "add", ".")
-	runGit(t, repository.dir, "commit", "-q", "-m", "second")
-	tagged, err := readTree(repository.dir, "v1.0.0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	testkit.WantError(t, "another tag", checkRelease(tagged), "check the tag out, or give another VERSION")
 }
 
 func TestVersionOfAReleaseIsASemanticOne(t *testing.T) {

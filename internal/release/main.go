@@ -79,6 +79,16 @@ type settings struct {
 	key       string // a file with a private key that signs, for ssh-keygen
 }
 
+// readTree returns the source here, as the version that was asked for. That version must not be the tag of another
+// commit.
+func (s settings) readTree() (tree, error) {
+	t, err := readTree(".", s.version)
+	if err != nil {
+		return tree{}, err
+	}
+	return t, t.checkTag()
+}
+
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) == 0 {
 		return fmt.Errorf("name a command: build, version, image, all or verify: %w", errUsage)
@@ -122,7 +132,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 
 // buildOne builds the binary for one platform.
 func buildOne(ctx context.Context, s settings, stdout io.Writer) error {
-	t, err := readTree(".", s.version)
+	t, err := s.readTree()
 	if err != nil {
 		return err
 	}
@@ -145,7 +155,7 @@ func buildOne(ctx context.Context, s settings, stdout io.Writer) error {
 }
 
 func printVersion(s settings, stdout io.Writer) error {
-	t, err := readTree(".", s.version)
+	t, err := s.readTree()
 	if err != nil {
 		return err
 	}
@@ -155,7 +165,7 @@ func printVersion(s settings, stdout io.Writer) error {
 
 // buildImage writes an archive with an image for one or more platforms of Linux.
 func buildImage(ctx context.Context, s settings, stdout io.Writer) error {
-	t, err := readTree(".", s.version)
+	t, err := s.readTree()
 	if err != nil {
 		return err
 	}
@@ -189,7 +199,7 @@ func buildImage(ctx context.Context, s settings, stdout io.Writer) error {
 
 // buildRelease writes bin/podcount-VERSION.tar, and its signature beside it.
 func buildRelease(ctx context.Context, s settings, stdout io.Writer) error {
-	t, err := readTree(".", s.version)
+	t, err := s.readTree()
 	if err != nil {
 		return err
 	}

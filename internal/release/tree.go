@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -112,6 +113,40 @@ func (t tree) committed() (tree, error) {
 	t.commit = strings.TrimSuffix(t.commit, "-dirty")
 	t.version = strings.TrimSuffix(t.version, "-dirty")
 	return t, nil
+}
+
+// checkTag returns an error if git has a tag of this version for another commit.
+func (t tree) checkTag() error {
+	tagged, err := t.taggedCommit()
+	if err != nil {
+		return err
+	}
+	if commit := strings.TrimSuffix(t.commit, "-dirty"); tagged != "" && tagged != commit {
+		return fmt.Errorf("the tag %s is the commit %s, but here is %s: check the tag out, or give another VERSION",
+			t.version, tagged, commit)
+	}
+	return nil
+}
+
+// taggedCommit returns the commit that git's tag of this version names. It returns "" if there is no such tag, or no
+// git.
+func (t tree) taggedCommit() (string, error) {
+	if !t.isGit {
+		return "", nil
+	}
+	tag := "refs/tags/" + t.version // A branch can have the same name.
+	_, err := t.git("rev-parse", "--verify", "--quiet", tag)
+	if exit := new(exec.ExitError); errors.As(err, &exit) && exit.ExitCode() == 1 {
+		return "", nil // There is no such tag.
+	}
+	if err != nil {
+		return "", err
+	}
+	commit, err := t.git("--no-replace-objects", "rev-parse", "--verify", "--quiet", tag+"^{commit}")
+	if err != nil {
+		return "", fmt.Errorf("the tag %s names no commit: %w", t.version, err)
+	}
+	return commit, nil
 }
 
 // git returns what git prints, without the last newline.

@@ -167,6 +167,75 @@ func TestGitSaysWhichVersionATreeIs(t *testing.T) {
 	testkit.WantEqual(t, "the commit with a new file", changed.commit, head+"-dirty")
 }
 
+// taggedRepository returns a repository with two commits, and the commits. Then it runs commands of git, which are
+// joined by semicolons. In them, FIRST is the first commit.
+func taggedRepository(t *testing.T, commands string) (repository tree, first, second string) {
+	t.Helper()
+	repository = gitRepository(t, "main.go", "package main")
+	if err := writeFile(filepath.Join(repository.dir, "new.go"), nil); err != nil {
+		t.Fatal(err)
+	}
+	runGit(t, repository.dir, "add", ".")
+	runGit(t, repository.dir, "commit", "-q", "-m", "second")
+	first, err := repository.git("rev-parse", "HEAD~")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err = repository.git("rev-parse", "HEAD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.SplitSeq(commands, ";") {
+		if line != "" {
+			runGit(t, repository.dir, strings.Fields(strings.ReplaceAll(line, "FIRST", first))...)
+		}
+	}
+	repository.version = "v9.9.9"
+	repository.commit = second
+	return repository, first, second
+}
+
+// otherTags are the commands that let git make v9.9.9 the name of the first commit.
+var otherTags = map[string]string{
+	"a light tag":      "tag v9.9.9 FIRST",
+	"an annotated tag": "tag -a -m nine v9.9.9 FIRST",
+	"a packed tag":     "tag v9.9.9 FIRST; pack-refs --all",
+}
+
+func TestVersionThatIsTheTagOfAnotherCommitIsRefused(t *testing.T) {
+	for name, commands := range otherTags {
+		t.Run(name, func(t *testing.T) {
+			repository, first, second := taggedRepository(t, commands)
+			t.Chdir(repository.dir)
+			for _, command := range []string{"build", "version", "image", "all"} {
+				err := run(t.Context(), []string{command, "-version", "v9.9.9"}, new(strings.Builder))
+				testkit.WantError(t, "release "+command, err, "the tag v9.9.9 is the commit "+first+", but here is "+second)
+			}
+		})
+	}
+}
+
+func TestVersionThatIsTheTagOfNothingElseIsAccepted(t *testing.T) {
+	for name, commands := range map[string]string{
+		"no tag":                   "",
+		"a tag of this commit":     "tag v9.9.9",
+		"an annotated tag of it":   "tag -a -m nine v9.9.9",
+		"a branch":                 "branch v9.9.9 FIRST",
+		"a tag of a similar name":  "tag v9.9.9/x FIRST",
+		"a tag of another version": "tag v9.9.8 FIRST",
+	} {
+		repository, _, second := taggedRepository(t, commands)
+		testkit.WantError(t, name, repository.checkTag(), "")
+		repository.commit = second + "-dirty"
+		testkit.WantError(t, name+", with changed files", repository.checkTag(), "")
+	}
+}
+
+func TestVersionThatIsATagOfNoCommitIsRefused(t *testing.T) {
+	repository, _, _ := taggedRepository(t, "tag v9.9.9 HEAD^{tree}")
+	testkit.WantError(t, "the tree", repository.checkTag(), "the tag v9.9.9 names no commit")
+}
+
 func TestReleaseOfAnUnknownCommitOrOfChangedFilesIsRefused(t *testing.T) {
 	_, err := tree{whyUnknown: errors.New("no git")}.committed()
 	testkit.WantError(t, "an unknown commit", err, "the commit is unknown: no git")

@@ -38,6 +38,10 @@ func verifyRelease(ctx context.Context, name string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	tagged, err := r.checkTag(t)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
 	t, err = t.committed()
 	if err != nil {
 		return fmt.Errorf("%s was built from the commit %s, but here %w", name, r.commit, err)
@@ -56,8 +60,8 @@ func verifyRelease(ctx context.Context, name string, stdout io.Writer) error {
 	if err := compareReleases(stdout, given, packed); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	_, err = fmt.Fprintf(stdout, "%s has the same bytes as the one built here: %d files, SHA-256 %s\n",
-		name, len(built), sum(given))
+	_, err = fmt.Fprintf(stdout, "%s has the same bytes as the one built here: %d files, SHA-256 %s\n%s\n",
+		name, len(built), sum(given), tagged)
 	return err
 }
 
@@ -129,6 +133,24 @@ func (r recipe) check(t tree) error {
 			"GOTOOLCHAIN=%[1]s make verify RELEASE=FILE, which downloads it", r.goVersion, runtime.Version())
 	}
 	return checkWhole(t)
+}
+
+// checkTag returns an error if the tag of the version names another commit than the release does. found says what the
+// tag names.
+func (r recipe) checkTag(t tree) (found string, err error) {
+	tagged, err := t.taggedCommit()
+	if err != nil {
+		return "", err
+	}
+	if tagged == "" {
+		return fmt.Sprintf("there is no tag %s here, so nothing checks that this version is the commit %s",
+			r.version, r.commit), nil
+	}
+	if tagged != r.commit {
+		return "", fmt.Errorf("it says that %s is the commit %s, but here the tag of that name is the commit %s: "+
+			"do not use the release unless you know why", r.version, r.commit, tagged)
+	}
+	return fmt.Sprintf("the tag %s is its commit, %s", r.version, r.commit), nil
 }
 
 // compareReleases returns an error unless a release has the bytes of the one that was built here. It also prints which

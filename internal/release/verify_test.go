@@ -162,6 +162,43 @@ func TestFileThatIsNoReleaseIsRefused(t *testing.T) {
 	}
 }
 
+func TestReleaseIsNotVerifiedIfItsTagNamesAnotherCommit(t *testing.T) {
+	for name, commands := range otherTags {
+		t.Run(name, func(t *testing.T) {
+			repository, first, second := taggedRepository(t, commands)
+			_, err := recipe{version: "v9.9.9", commit: second}.checkTag(repository)
+			testkit.WantError(t, "another tag", err, "it says that v9.9.9 is the commit "+second+
+				", but here the tag of that name is the commit "+first+": do not use the release unless you know why")
+		})
+	}
+	repository, first, _ := taggedRepository(t, "tag v1.1.0 FIRST")
+	file := filepath.Join(t.TempDir(), "release.tar")
+	if err := writeFile(file, archiveOf(t, testContents(t))); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(repository.dir)
+	err := verifyRelease(t.Context(), file, new(strings.Builder))
+	testkit.WantError(t, "verify", err, file+": it says that v1.1.0 is the commit "+testCommit)
+	testkit.WantError(t, "verify", err, "the tag of that name is the commit "+first)
+}
+
+func TestVerifySaysWhetherATagConfirmsTheVersion(t *testing.T) {
+	for commands, want := range map[string]string{
+		"":                      "there is no tag v9.9.9 here, so nothing checks that this version is the commit ",
+		"branch v9.9.9 FIRST":   "there is no tag v9.9.9 here, so nothing checks that this version is the commit ",
+		"tag v9.9.9":            "the tag v9.9.9 is its commit, ",
+		"tag -a -m nine v9.9.9": "the tag v9.9.9 is its commit, ",
+	} {
+		repository, _, second := taggedRepository(t, commands)
+		found, err := recipe{version: "v9.9.9", commit: second}.checkTag(repository)
+		testkit.WantError(t, commands, err, "")
+		testkit.WantEqual(t, commands, found, want+second)
+	}
+	found, err := recipe{version: "v1.1.0", commit: testCommit}.checkTag(testTree)
+	testkit.WantError(t, "no git", err, "")
+	testkit.WantText(t, found, "there is no tag v1.1.0 here")
+}
+
 func TestVerifyRefusesAnotherCommitAndAnotherGo(t *testing.T) {
 	r := recipe{commit: testCommit, goVersion: runtime.Version()}
 	whole := testTree
