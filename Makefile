@@ -8,20 +8,23 @@ VERSION   :=
 KEY       :=
 RELEASE   :=
 SIGNERS   :=
+export ARGS FUZZTIME DOCKER IMAGE PLATFORMS VERSION KEY RELEASE SIGNERS
 export CGO_ENABLED = 0
+
+# What comes from outside is text, and nothing of it is run. Recipes read it from their environment, as in "$$RELEASE".
+# The shell runs nothing of what it reads there, but make would run a $(shell ...) of its command line when it passes it
+# on. So each variable of the command line becomes one that make does not expand.
+$(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),\
+	$(eval override $(name) := $$(value $(name)))$(eval export $(name))))
 
 # The command that builds podcount. It runs on this machine, also if GOOS and GOARCH name another one. No other setting of
 # the go command changes what it builds.
 MAKE_RELEASE := GOENV=off GOOS= GOARCH= GOFIPS140=off GOEXPERIMENT= GOFLAGS= GOWORK=off go run ./internal/release
 
-# quote makes one word of the shell of what a variable has, such as a path with blanks.
-quote = '$(subst ','\'',$(value $(1)))'
-
 .PHONY: build manifests image archive release verify run test sim sweep mutants e2e airgap fuzz bench lint clean
 
 build: ## build podcount: one static binary, bin/podcount; GOOS, GOARCH and GOFIPS140 are as for go build
-	@$(MAKE_RELEASE) build -version $(call quote,VERSION) -fips $(call quote,GOFIPS140) \
-		-os $(call quote,GOOS) -arch $(call quote,GOARCH)
+	@$(MAKE_RELEASE) build -version "$$VERSION" -fips "$$GOFIPS140" -os "$$GOOS" -arch "$$GOARCH"
 
 manifests: ## write deploy/*.yaml from deploy/templates
 	go test -count=1 -run '^TestAlertRulesAreTheFileHere$$' ./deploy -update
@@ -29,75 +32,76 @@ manifests: ## write deploy/*.yaml from deploy/templates
 		go run . -manifest=$$part >deploy/$$part.new && mv deploy/$$part.new deploy/$$part.yaml || exit 1; \
 	done
 
+# DOCKER may have several words, as in 'podman --remote', and so may ARGS. set -f lets them stay as they are.
+#
 # buildx, which several platforms need, sets TARGETARCH itself. Other builders may not.
-image archive: PLATFORMS := $(or $(PLATFORMS),linux/$(shell go env GOARCH))
 image: ## build an image with docker; options: PLATFORMS=linux/amd64,linux/arm64 IMAGE=NAME DOCKER=podman
-	@$(DOCKER) info >/dev/null || { \
-		echo 'make image: $(DOCKER) does not work here: see above. Without docker, `make archive` writes an image to a file.'; \
+	@set -f; $$DOCKER info >/dev/null || { \
+		printf 'make image: %s does not work here: see above. ' "$$DOCKER"; \
+		echo 'Without docker, `make archive` writes an image to a file.'; \
 		exit 1; \
 	} >&2
-	@for p in $$(echo $(PLATFORMS) | tr , ' '); do \
-		arch=$$(echo $$p | cut -d/ -f2); \
-		$(MAKE_RELEASE) build -version $(call quote,VERSION) -os linux -arch $$arch -fips $(call quote,GOFIPS140) \
-			-o bin/podcount-linux-$$arch || exit 1; \
+	@set -f; platforms=$${PLATFORMS:-linux/$$(go env GOARCH)}; \
+	for platform in $$(printf '%s' "$$platforms" | tr , ' '); do \
+		arch=$${platform#*/}; arch=$${arch%%/*}; \
+		$(MAKE_RELEASE) build -version "$$VERSION" -os linux -arch "$$arch" -fips "$$GOFIPS140" \
+			-o "bin/podcount-linux-$$arch" || exit 1; \
 	done; \
-	case $(PLATFORMS) in *,*) arch_arg= ;; *) arch_arg="--build-arg TARGETARCH=$$arch" ;; esac; \
-	version=$$($(MAKE_RELEASE) version -version $(call quote,VERSION)) || exit 1; \
-	$(DOCKER) build --platform $(PLATFORMS) $$arch_arg --build-arg VERSION=$$version \
-		-t $(IMAGE) -f deploy/Dockerfile bin
+	case $$platforms in *,*) set -- ;; *) set -- --build-arg "TARGETARCH=$$arch" ;; esac; \
+	version=$$($(MAKE_RELEASE) version -version "$$VERSION") || exit 1; \
+	$$DOCKER build --platform "$$platforms" "$$@" --build-arg "VERSION=$$version" \
+		-t "$$IMAGE" -f deploy/Dockerfile bin
 
 archive: ## write an image to bin/podcount-image.tar, without docker; PLATFORMS and VERSION are options
-	@$(MAKE_RELEASE) image -version $(call quote,VERSION) -fips $(call quote,GOFIPS140) \
-		-platforms $(call quote,PLATFORMS) -o bin/podcount-image.tar
+	@$(MAKE_RELEASE) image -version "$$VERSION" -fips "$$GOFIPS140" \
+		-platforms "$${PLATFORMS:-linux/$$(go env GOARCH)}" -o bin/podcount-image.tar
 
 release: ## write bin/podcount-v1.1.0.tar, with all that a site needs: make release VERSION=v1.1.0 [KEY=FILE]
-	@$(MAKE_RELEASE) all -version $(call quote,VERSION) -fips $(call quote,GOFIPS140) \
-		-platforms $(call quote,PLATFORMS) -key $(call quote,KEY)
+	@$(MAKE_RELEASE) all -version "$$VERSION" -fips "$$GOFIPS140" -platforms "$$PLATFORMS" -key "$$KEY"
 
 verify: ## build a release again, and compare all bytes: make verify RELEASE=podcount-v1.1.0.tar
-	@$(MAKE_RELEASE) verify $(call quote,RELEASE)
+	@$(MAKE_RELEASE) verify "$$RELEASE"
 
 run: build ## run podcount against a fake API server, without a cluster; ARGS='-v 4' shows more
 	@echo compiling the playground
 	@go build -o bin/playground ./internal/playground
-	@exec bin/playground bin/podcount bin $(ARGS)
+	@set -f; exec bin/playground bin/podcount bin $$ARGS
 
 test: ## run all tests, without a network and without a C compiler
 	go test -count=1 ./...
 
 sim: ## simulate clusters and faults: SEEDS=1000 runs the seeds 1 to 1000, and SEEDS=17-17 runs seed 17; ONLY=3,8 runs only these steps; TRACE=FILE.html replays one seed
-	@[ -n '$(SEEDS)' ] || { echo 'use: make sim SEEDS=COUNT, or make sim SEEDS=FIRST-LAST'; exit 2; }
-	SEEDS='$(SEEDS)' ONLY='$(ONLY)' TRACE='$(TRACE)' go test -count=1 -timeout 0 -run '^TestSimulation$$'
+	@[ -n "$$SEEDS" ] || { echo 'use: make sim SEEDS=COUNT, or make sim SEEDS=FIRST-LAST'; exit 2; }
+	go test -count=1 -timeout 0 -run '^TestSimulation$$'
 
 sweep: ## let each request fail in each way: all of them, or with CASE='list pods' those whose name contains that
-	CASE='$(or $(CASE),all)' go test -count=1 -timeout 0 -run '^TestSweep$$'
+	CASE="$${CASE:-all}" go test -count=1 -timeout 0 -run '^TestSweep$$'
 
 mutants: ## break each rule on purpose, and check that a test fails
 	bash testdata/mutants/run
 
 e2e: ## run the behaviours on a real cluster: make e2e KUBECONFIG=FILE [CONTEXT=NAME]
-	@[ '$(origin KUBECONFIG)' = 'command line' ] || { \
+	@[ '$(origin KUBECONFIG)' = override ] || { \
 		echo 'use: make e2e KUBECONFIG=FILE'; \
 		echo 'It creates nodes, roles, policies and a CRD in that cluster, and deletes them at the end.'; \
 		exit 2; \
 	}
-	PODCOUNT_E2E=1 KUBECONFIG='$(KUBECONFIG)' CONTEXT='$(CONTEXT)' \
-		go test -count=1 -v -timeout 30m -parallel 16 -run '^TestBehavioursOnARealCluster$$' .
+	PODCOUNT_E2E=1 go test -count=1 -v -timeout 30m -parallel 16 -run '^TestBehavioursOnARealCluster$$' .
 
 airgap: ## install a release without a network: make airgap RELEASE=FILE [SIGNERS=FILE] [KUBECONFIG=FILE [CONTEXT=NAME]]
-	@[ -n $(call quote,RELEASE) ] && [ "$$(go env GOOS)" = linux ] || { \
+	@[ -n "$$RELEASE" ] && [ "$$(go env GOOS)" = linux ] || { \
 		echo 'use, on Linux: make airgap RELEASE=FILE [SIGNERS=FILE] [KUBECONFIG=FILE [CONTEXT=NAME]]'; \
 		echo 'With KUBECONFIG, it installs podcount in that cluster for a minute, and creates two nodes and some pods.'; \
 		exit 2; \
 	}
-	AIRGAP_RELEASE=$(call quote,RELEASE) AIRGAP_SIGNERS=$(call quote,SIGNERS) CONTEXT='$(CONTEXT)' \
-		AIRGAP_KUBECONFIG='$(if $(filter command%,$(origin KUBECONFIG)),$(KUBECONFIG))' \
+	AIRGAP_RELEASE="$$RELEASE" AIRGAP_SIGNERS="$$SIGNERS" \
+		AIRGAP_KUBECONFIG=$(if $(filter override,$(origin KUBECONFIG)),"$$KUBECONFIG") \
 		go test -count=1 -v -timeout 30m -run '^TestReleaseNeedsNoNetwork$$' ./internal/airgap
 
 fuzz: ## give each parser random input for FUZZTIME
 	@for package in $$(go list ./...); do \
 		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz'); do \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 20x $$package || exit 1; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime "$$FUZZTIME" -fuzzminimizetime 20x $$package || exit 1; \
 		done; \
 	done
 
