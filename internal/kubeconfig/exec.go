@@ -137,10 +137,29 @@ func (e *execPlugin) lookUp(ctx context.Context) error {
 }
 
 // run runs the program once. No error quotes its standard output, which may contain a secret.
+//
+// After a run without a credential, it kills the processes that the program has started: the next run would leave one
+// more. After a run with a credential, they run on: they may be an agent for the next run.
 func (e *execPlugin) run(ctx context.Context) (execStatus, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, e.timeout, fmt.Errorf("it took longer than %v", e.timeout))
 	defer cancel()
-	printed, err := e.output(ctx)
+	cmd := exec.CommandContext(ctx, e.path, e.args...) // its standard input is empty
+	family, err := newFamily(cmd)
+	if err != nil {
+		return execStatus{}, fmt.Errorf("exec: %s: %w", e.command, err)
+	}
+	defer family.close()
+	cmd.Cancel = family.kill
+	result, err := e.ask(ctx, family)
+	if err != nil && cmd.Process != nil {
+		family.kill()
+	}
+	return result, err
+}
+
+// ask runs the program, and returns what it prints.
+func (e *execPlugin) ask(ctx context.Context, family *family) (execStatus, error) {
+	printed, err := e.output(ctx, family)
 	if err != nil {
 		return execStatus{}, err
 	}
@@ -148,7 +167,7 @@ func (e *execPlugin) run(ctx context.Context) (execStatus, error) {
 }
 
 // output runs the program, and returns its standard output.
-func (e *execPlugin) output(ctx context.Context) ([]byte, error) {
+func (e *execPlugin) output(ctx context.Context, family *family) ([]byte, error) {
 	info, err := json.Marshal(execInfo{
 		APIVersion: e.apiVersion,
 		Kind:       "ExecCredential",
@@ -159,13 +178,15 @@ func (e *execPlugin) output(ctx context.Context) ([]byte, error) {
 	}
 	var stdout capped
 	var stderr beginning
-	cmd := exec.CommandContext(ctx, e.path, e.args...) // its standard input is empty
+	cmd := family.program
 	cmd.Env = append(os.Environ(), e.env...)
 	cmd.Env = append(cmd.Env, "KUBERNETES_EXEC_INFO="+string(info))
 	cmd.Stdout = &stdout
 	cmd.Stderr = &stderr
 	cmd.WaitDelay = time.Second // the program's children may keep its standard output open
-	err = cmd.Run()
+	if err = family.start(); err == nil {
+		err = cmd.Wait()
+	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("exec: %s: %w", e.command, context.Cause(ctx))
 	}
@@ -186,11 +207,11 @@ func (e *execPlugin) parse(printed []byte) (execStatus, error) {
 		Status     execStatus
 	}
 	if err := json.Unmarshal(printed, &answer); err != nil {
-		return execStatus{}, fmt.Errorf("exec: %s: the %d bytes that it printed are not an ExecCredential: %w",
-			e.command, len(printed), err)
+		return execStatus{}, fmt.Errorf("exec: %s: the %d bytes that it printed are not an ExecCredential: %s",
+			e.command, len(printed), shortened([]byte(err.Error()), 300))
 	}
 	if answer.Kind != "ExecCredential" || answer.APIVersion != e.apiVersion {
-		return execStatus{}, fmt.Errorf("exec: %s printed a %q of %q, not an ExecCredential of %s",
+		return execStatus{}, fmt.Errorf("exec: %s printed a %.100q of %.100q, not an ExecCredential of %s",
 			e.command, answer.Kind, answer.APIVersion, e.apiVersion)
 	}
 	got := answer.Status

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -48,9 +48,12 @@ func TestBadExecAnswersAreErrors(t *testing.T) {
 		"hang":            "it took longer than 200ms",
 		fakekube.ExecCredential("v1beta1", fakekube.Object{"token": "s3cret"}): `printed a "ExecCredential" ` +
 			`of "client.authentication.k8s.io/v1beta1", not an ExecCredential of client.authentication.k8s.io/v1`,
-		`{"kind":"Pod","status":{"token":"s3cret"}}`:                      `printed a "Pod"`,
-		credentialV1(fakekube.Object{}):                                   noPair,
-		credentialV1(fakekube.Object{"token": 1}):                         "cannot unmarshal number",
+		`{"kind":"Pod","status":{"token":"s3cret"}}`:   `printed a "Pod"`,
+		`{"kind":"` + strings.Repeat("x", 5000) + `"}`: `printed a "` + strings.Repeat("x", 100) + `" of`,
+		credentialV1(fakekube.Object{}):                noPair,
+		credentialV1(fakekube.Object{"token": 1}):      "cannot unmarshal number",
+		credentialV1(fakekube.Object{"expirationTimestamp": strings.Repeat("7", 5000)}): "it printed are not an " +
+			`ExecCredential: parsing time "777`,
 		credentialV1(fakekube.Object{"token": "s3cret\nx"}):               "printed a token that has more than one line",
 		credentialV1(fakekube.Object{"token": "s3cret\x01"}):              "printed a token that contains a control character",
 		credentialV1(fakekube.Object{"clientCertificateData": "s3cret"}):  noPair,
@@ -66,6 +69,9 @@ func TestBadExecAnswersAreErrors(t *testing.T) {
 		}
 		_, err := e.run(t.Context())
 		testkit.WantError(t, fmt.Sprintf("%.100q", answer), err, want)
+		if err != nil && len(err.Error()) > 1000 {
+			t.Errorf("%.100q: the error has %d bytes", answer, len(err.Error()))
+		}
 		if err != nil && strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%.100q: the error contains the secret: %v", answer, err)
 		}
@@ -75,9 +81,13 @@ func TestBadExecAnswersAreErrors(t *testing.T) {
 // A program may leave an agent running, which inherits its stdout and stderr.
 func TestExecProgramMayLeaveAChildRunning(t *testing.T) {
 	dir := t.TempDir()
+	question := dir + "/question"
+	if err := syscall.Mkfifo(question, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	testkit.WriteFiles(t, dir, map[string]string{
 		"answer": credentialV1(fakekube.Object{"token": "good"}),
-		"agent":  "#!/bin/sh\nsleep 600 &\necho $! >" + dir + "/pid\ncat " + dir + "/answer\n",
+		"agent":  "#!/bin/sh\ncat " + question + " &\ncat " + dir + "/answer\n",
 	})
 	os.Chmod(dir+"/agent", 0o700)
 	agent := dir + "/agent"
@@ -88,12 +98,103 @@ func TestExecProgramMayLeaveAChildRunning(t *testing.T) {
 		timeout:    time.Minute,
 	}
 	got, err := e.run(t.Context())
-	pid, _ := os.ReadFile(dir + "/pid")
-	if len(pid) > 0 {
-		exec.Command("kill", strings.TrimSpace(string(pid))).Run()
-	}
 	testkit.WantError(t, "run", err, "")
 	testkit.WantEqual(t, "token", got.Token, "good")
+
+	// The pipe can be opened once the agent reads it. Then the agent ends.
+	asked := startTask(func() (struct{}, error) { return struct{}{}, os.WriteFile(question, nil, 0) })
+	within, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := asked.wait(within); err != nil {
+		t.Error("the agent is not there any more")
+	}
+}
+
+// familyProgram writes an exec program to a directory, and a kubeconfig that names it. The program starts a child, and
+// the child another one, which hangs. Then it does what the shell command says. All three hold a pipe.
+func familyProgram(t *testing.T, then string) (dir string, pipe *task[string]) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := syscall.Mkfifo(dir+"/pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program := "#!/bin/sh\nexec 3>" + dir + "/pipe\nsh -c 'sleep 60 & wait' &\necho begun >&3\n" + then + "\n"
+	testkit.WriteFiles(t, dir, map[string]string{
+		"config":  fakekube.Kubeconfig("https://h", nil, programUser),
+		"program": program,
+	})
+	os.Chmod(dir+"/program", 0o700)
+	pipe = startTask(func() (string, error) {
+		text, err := os.ReadFile(dir + "/pipe")
+		return string(text), err
+	})
+	return dir, pipe
+}
+
+// wantFamilyDead fails the test unless no process holds the pipe any more.
+func wantFamilyDead(t *testing.T, pipe *task[string]) {
+	t.Helper()
+	within, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := pipe.wait(within); err != nil {
+		t.Fatal("children of the program are still there")
+	}
+	testkit.WantEqual(t, "what the program wrote to the pipe", pipe.value, "begun\n")
+}
+
+func TestRunWithoutACredentialLeavesNoProcess(t *testing.T) {
+	rows := []struct {
+		name, then, want string
+		timeout          time.Duration
+	}{
+		{"at the time limit", "wait", "it took longer than 500ms", 500 * time.Millisecond},
+		{"after a failure", "exit 1", "exit status 1", time.Minute},
+		{"after an answer that is none", "echo no answer", "are not an ExecCredential", time.Minute},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			dir, pipe := familyProgram(t, row.then)
+			e := &execPlugin{command: dir + "/program", path: dir + "/program", timeout: row.timeout}
+			_, err := e.run(t.Context())
+			testkit.WantError(t, "run", err, row.want)
+			wantFamilyDead(t, pipe)
+		})
+	}
+}
+
+func TestCloseEndsTheChildrenOfTheExecProgram(t *testing.T) {
+	dir, pipe := familyProgram(t, "echo begun >$0.begun; wait")
+	if err := syscall.Mkfifo(dir+"/program.begun", 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := startTask(func() (*Credential, error) { return cfg.Credential(t.Context(), nil) })
+	os.ReadFile(dir + "/program.begun")
+	cfg.Close()
+	wantFamilyDead(t, pipe)
+	waiting.wait(t.Context())
+	testkit.WantError(t, "the caller that waited", waiting.err, "the kubeconfig was closed")
+}
+
+// A program that asks for a password would be stopped by our terminal until the time limit. It has none, so it fails.
+func TestExecProgramHasNoTerminal(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("reads /proc")
+	}
+	dir := t.TempDir()
+	testkit.WriteFiles(t, dir, map[string]string{"program": "#!/bin/sh\nexec cat /proc/$$/stat >" + dir + "/stat\n"})
+	os.Chmod(dir+"/program", 0o700)
+	e := &execPlugin{command: dir + "/program", path: dir + "/program", timeout: time.Minute}
+	e.run(t.Context())
+	text, _ := os.ReadFile(dir + "/stat")
+	fields := strings.Fields(string(text)) // see proc_pid_stat(5)
+	if len(fields) < 6 {
+		t.Fatalf("the program printed %q", text)
+	}
+	testkit.WantEqual(t, "its session", fields[5], fields[0])
 }
 
 // programUser is a user whose exec program is in the directory of the kubeconfig.
