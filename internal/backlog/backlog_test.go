@@ -103,6 +103,29 @@ func TestFirstAndNewestChangesAreKept(t *testing.T) {
 	})
 }
 
+func TestChangeThatFailsAgainStaysTheFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var b *Backlog[string, string]
+		var handled []string
+		hasFailed := false
+		handle := func(change string) error {
+			if change == "1" && !hasFailed {
+				hasFailed = true
+				for _, newer := range []string{"2", "3", "4", "5", "6", "7", "8", "9"} {
+					b.Add("a", newer)
+				}
+				return errors.New("no")
+			}
+			handled = append(handled, change)
+			return nil
+		}
+		b = New(t.Context(), Options[string, string]{Handle: handle, OnFull: func(string) {}})
+		b.Add("a", "1")
+		testkit.Pass(time.Minute)
+		testkit.WantEqual(t, "changes handled", handled, []string{"1", "3", "4", "5", "6", "7", "8", "9"})
+	})
+}
+
 func TestTooManyObjectsAreReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reports []int

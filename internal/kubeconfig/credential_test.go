@@ -15,14 +15,7 @@ import (
 func TestRefusedCredentialIsReadAgainDuringARenewal(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		testkit.WriteFiles(t, dir, map[string]string{
-			"token":  "one",
-			"config": fakekube.Kubeconfig("https://h", nil, "tokenFile: token"),
-		})
-		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv})
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := loadTokenFile(t, dir)
 		defer cfg.Close()
 		a := cfg.access
 		refused := a.current
@@ -70,6 +63,61 @@ func TestRefusedTokenIsReadAgainAfterTheCAHasChanged(t *testing.T) {
 			t.Fatal(err)
 		}
 		testkit.WantEqual(t, "the token after the server has refused the first one", fresh.Token, "two")
+	})
+}
+
+// A server that has refused one certificate may accept another.
+func TestAnotherCertificateIsAnotherIdentity(t *testing.T) {
+	dir := t.TempDir()
+	ca := fakekube.NewAuthority(t, "CA")
+	swap := func() {
+		cert, key := ca.Issue(t, "me", nil)
+		testkit.WriteFiles(t, dir, map[string]string{"tls.crt": string(cert), "tls.key": string(key)})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		config := fakekube.Kubeconfig("https://h", nil, "client-certificate: tls.crt\n    client-key: tls.key")
+		testkit.WriteFiles(t, dir, map[string]string{"config": config})
+		swap()
+		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cfg.Close()
+		refused := mustCredential(t, cfg)
+		swap()
+		fresh, err := cfg.Credential(t.Context(), refused)
+		testkit.WantError(t, "Credential", err, "")
+		testkit.WantEqual(t, "they have the same identity", fresh.HasIdentityOf(refused), false)
+	})
+}
+
+// A renewal is due every second, because the CA is in a file.
+func TestUnusableCAIsWarnedOfUntilThereIsAnother(t *testing.T) {
+	dir := t.TempDir()
+	ca := fakekube.NewAuthority(t, "a CA").PEM()
+	synctest.Test(t, func(t *testing.T) {
+		config := fakekube.Kubeconfig("https://h", nil, "token: one")
+		config = strings.Replace(config, "certificate-authority-data: ", "certificate-authority: ca.crt", 1)
+		testkit.WriteFiles(t, dir, map[string]string{"config": config, "ca.crt": string(ca)})
+		log := &testkit.Buffer{}
+		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv, Log: logTo(log)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer cfg.Close()
+		renewals := func() {
+			for range 3 {
+				testkit.Pass(2 * time.Second)
+				mustCredential(t, cfg)
+			}
+		}
+		testkit.WriteFiles(t, dir, map[string]string{"ca.crt": "half of a CA"})
+		renewals()
+		testkit.WantNumber(t, "warnings", strings.Count(log.String(), "cannot renew the credential"), 1)
+		testkit.WantNumber(t, "ends of the problem", strings.Count(log.String(), "can be renewed again"), 0)
+		testkit.WriteFiles(t, dir, map[string]string{"ca.crt": string(ca)})
+		renewals()
+		testkit.WantNumber(t, "ends of the problem", strings.Count(log.String(), "can be renewed again"), 1)
 	})
 }
 

@@ -22,6 +22,21 @@ func noEnv(string) string { return "" }
 
 func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
+// loadTokenFile writes a kubeconfig to dir/config whose tokenFile is dir/token, with the token "one", and returns what
+// Load makes of it.
+func loadTokenFile(t *testing.T, dir string) *Config {
+	t.Helper()
+	testkit.WriteFiles(t, dir, map[string]string{
+		"token":  "one",
+		"config": fakekube.Kubeconfig("https://h", nil, "tokenFile: token"),
+	})
+	cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
 // mustCredential returns the credential that cfg has now.
 func mustCredential(t *testing.T, cfg *Config) *Credential {
 	t.Helper()

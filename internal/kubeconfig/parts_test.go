@@ -109,6 +109,22 @@ func TestHangingFileIsWaitedForOnlyOnce(t *testing.T) {
 	})
 }
 
+// A reading that hung may have read what the server has refused since then.
+func TestReadingFromBeforeARefusalIsRepeated(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		cfg := loadTokenFile(t, dir)
+		defer cfg.Close()
+		refused := mustCredential(t, cfg)
+		cfg.access.token.reading = startTask(func() ([]byte, error) { return []byte("one"), nil })
+		synctest.Wait()
+		testkit.WriteFiles(t, dir, map[string]string{"token": "two"})
+		fresh, err := cfg.Credential(t.Context(), refused)
+		testkit.WantError(t, "Credential", err, "")
+		testkit.WantEqual(t, "the token after the refusal", fresh.Token, "two")
+	})
+}
+
 // On Linux, open() waits for a process that holds a lease of the file, just as it waits for a network file system whose
 // server hangs.
 func TestHangingOpenDoesNotBlockCallers(t *testing.T) {
@@ -116,14 +132,7 @@ func TestHangingOpenDoesNotBlockCallers(t *testing.T) {
 		t.Skip("needs leases of files, as Linux has them")
 	}
 	dir := t.TempDir()
-	testkit.WriteFiles(t, dir, map[string]string{
-		"token":  "one",
-		"config": fakekube.Kubeconfig("https://h", nil, "tokenFile: token"),
-	})
-	cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv})
-	if err != nil {
-		t.Fatal(err)
-	}
+	cfg := loadTokenFile(t, dir)
 	defer cfg.Close()
 	first := mustCredential(t, cfg)
 	holder, err := os.OpenFile(dir+"/token", os.O_RDWR, 0)
