@@ -1949,7 +1949,6 @@ func (m *manager) servePage() (*listen.Server, error) {
 		Flags:     m.pageFlags(),
 		Version:   build.Version,
 		Started:   m.started,
-		Address:   m.options.Page,
 		TokenFile: m.options.PageTokenFile,
 		Log:       m.log,
 	})

@@ -1,8 +1,9 @@
 // Package listen is an HTTP server for untrusted clients: any pod in the cluster may connect to it.
 //
 // Idle clients cannot lock out others. The server has at most 64 open connections. To accept one more, it closes the
-// oldest connection whose request has not fully arrived. If all requests have arrived, it closes the oldest connection.
-// A request must arrive within two seconds, with at most 4 KB of headers. The answer may take ten seconds.
+// oldest connection whose request has not fully arrived within a moment. A connection whose request has arrived is not
+// closed before its answer: if there is no other, the new one waits. A request must arrive within two seconds, with at
+// most 4 KB of headers. The answer may take ten seconds. See Pages for the few places that slow readers can take.
 //
 // The server does not read the body of a request, and closes a connection after one answer. It has no TLS and no
 // authentication: the handler's answers are public.
@@ -27,6 +28,15 @@ const (
 	headerTimeout   = 2 * time.Second  // for the first line and the headers to arrive
 	answerTimeout   = 10 * time.Second // for the answer, once the headers have arrived
 	sendBuffer      = 64 << 10         // bytes of an answer that the kernel holds for a client that does not read
+
+	// While others wait for a place, a request has maxGrace to arrive. It may have come already, but a busy machine has
+	// not let the server read it, or the client send it. A connection that is closed for want of a request halves that
+	// time, but only once in that time, and down to minGrace. Each request that arrives adds graceStep. So idle
+	// connections have minGrace within a second, and then 1,280 of them come and go in a second. As many as the kernel
+	// lets wait, 4,096 by default, do so in less time than a probe has.
+	maxGrace  = 500 * time.Millisecond
+	minGrace  = 50 * time.Millisecond
+	graceStep = time.Millisecond
 )
 
 // Server is an HTTP server for untrusted clients.
@@ -45,9 +55,19 @@ func Listen(ctx context.Context, address string, handler http.Handler, log *slog
 	if err != nil {
 		return nil, err
 	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
 	return &Server{
-		http:     newServer(handler, log),
-		listener: &cappedListener{TCPListener: listener.(*net.TCPListener)},
+		http: newServer(handler, log),
+		listener: &cappedListener{
+			TCPListener: listener.(*net.TCPListener),
+			host:        host,
+			grace:       maxGrace,
+			freed:       make(chan struct{}, 1),
+			closed:      make(chan struct{}),
+		},
 	}, nil
 }
 
@@ -83,14 +103,19 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 	return server
 }
 
-// cappedListener keeps at most connectionLimit connections open. To accept one more, it closes an old one. If it let
-// the new one wait instead, a client with that many connections could lock out the kubelet, which restarts a container
-// whose probes are not answered.
+// cappedListener keeps at most connectionLimit connections open. To accept one more, it closes one whose request does
+// not come. If it let the new one wait instead, a client with that many connections could lock out the kubelet, which
+// restarts a container whose probes are not answered.
 type cappedListener struct {
 	*net.TCPListener
+	host   string        // the host that it was asked to listen on
+	freed  chan struct{} // gets a value when a connection is closed, unless one is there already
+	closed chan struct{} // closed with the listener
 
-	mu   sync.Mutex     // guards open, and hasArrived of its connections
-	open []*trackedConn // oldest first
+	mu        sync.Mutex     // guards the fields below, and answerUntil of all connections
+	open      []*trackedConn // oldest first
+	grace     time.Duration  // how long a connection keeps its place without a request, from minGrace to maxGrace
+	shortened time.Time      // when grace was last halved
 }
 
 // trackedConn is a connection that removes itself from its listener's list when it is closed.
@@ -99,28 +124,44 @@ type cappedListener struct {
 // that the client gets the last answer.
 type trackedConn struct {
 	*net.TCPConn
-	listener   *cappedListener
-	hasArrived bool // the headers of the request have been read
+	listener    *cappedListener
+	accepted    time.Time
+	answerUntil time.Time // until when the request must be answered; zero if there is none, or none any more
 }
 
 // connKey is the key of a request's *trackedConn in the request's context.
 type connKey struct{}
 
-// markArrival returns a handler that marks the request's connection as hasArrived, and then calls the given one. It
-// also stops reading from the connection: no request needs a body, and a client could keep the connection open by
-// announcing a body that never comes.
+// markArrival returns a handler that tells the listener of each request, and then calls the given one. It also stops
+// reading from the connection: no request needs a body, and a client could keep the connection open by announcing a
+// body that never comes.
 func markArrival(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		conn := r.Context().Value(connKey{}).(*trackedConn)
-		conn.listener.mu.Lock()
-		conn.hasArrived = true
-		conn.listener.mu.Unlock()
+		r.Context().Value(connKey{}).(*trackedConn).listener.lengthenGrace()
 		http.NewResponseController(w).SetReadDeadline(time.Now())
 		handler.ServeHTTP(w, r)
 	})
 }
 
-// Accept waits for the next connection. It implements net.Listener.
+// shortenGrace is called when a connection has lost its place.
+func (l *cappedListener) shortenGrace() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.shortened) < l.grace {
+		return
+	}
+	l.grace = max(l.grace/2, minGrace)
+	l.shortened = time.Now()
+}
+
+// lengthenGrace is called when a request has arrived.
+func (l *cappedListener) lengthenGrace() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.grace = min(l.grace+graceStep, maxGrace)
+}
+
+// Accept waits for the next connection, and then for a place for it. It implements net.Listener.
 func (l *cappedListener) Accept() (net.Conn, error) {
 	tcp, err := l.AcceptTCP()
 	if err != nil {
@@ -128,29 +169,65 @@ func (l *cappedListener) Accept() (net.Conn, error) {
 	}
 	tcp.SetWriteBuffer(sendBuffer) // Without it, the kernel may take megabytes before a slow client is noticed.
 	conn := &trackedConn{TCPConn: tcp, listener: l}
-	surplus := l.add(conn)
-	if surplus != nil {
-		surplus.Close()
-		runtime.Gosched() // let the server read other requests before it closes one more connection
-	}
-	return conn, nil
-}
-
-// add adds a connection to the list. If there are now too many, add returns the one to close, else nil.
-func (l *cappedListener) add(conn *trackedConn) *trackedConn {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.open = append(l.open, conn)
-	if len(l.open) <= connectionLimit {
-		return nil
-	}
-	older := l.open[:len(l.open)-1]
-	for _, old := range older {
-		if !old.hasArrived {
-			return old
+	for {
+		first, wait := l.add(conn)
+		if first == nil {
+			return conn, nil
+		}
+		if wait <= 0 {
+			first.Close()
+			l.shortenGrace()
+			runtime.Gosched() // let the server read other requests before it closes one more connection
+			continue
+		}
+		select {
+		case <-l.freed:
+		case <-time.After(wait):
+			runtime.Gosched() // a request may have come meanwhile
+		case <-l.closed:
+			tcp.Close()
+			return nil, net.ErrClosed
 		}
 	}
-	return older[0]
+}
+
+// add adds a connection to the list, and returns nil. If there are too many, it does not. Then it returns the one that
+// is the first to lose its place, and how long that takes.
+func (l *cappedListener) add(conn *trackedConn) (first *trackedConn, wait time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.open) < connectionLimit {
+		conn.accepted = time.Now()
+		l.open = append(l.open, conn)
+		return nil, 0
+	}
+	first = slices.MinFunc(l.open, func(a, b *trackedConn) int {
+		return l.placeUntilLocked(a).Compare(l.placeUntilLocked(b))
+	})
+	return first, time.Until(l.placeUntilLocked(first))
+}
+
+// placeUntilLocked returns until when a connection keeps its place even if another one needs it.
+func (l *cappedListener) placeUntilLocked(conn *trackedConn) time.Time {
+	if conn.answerUntil.IsZero() {
+		return conn.accepted.Add(l.grace)
+	}
+	return conn.answerUntil
+}
+
+// Close closes the port. The server calls it once.
+func (l *cappedListener) Close() error {
+	close(l.closed)
+	return l.TCPListener.Close()
+}
+
+// SetWriteDeadline sets how long an answer may take. net/http calls it when the request has arrived, and without a time
+// when the answer was sent.
+func (c *trackedConn) SetWriteDeadline(deadline time.Time) error {
+	c.listener.mu.Lock()
+	c.answerUntil = deadline
+	c.listener.mu.Unlock()
+	return c.TCPConn.SetWriteDeadline(deadline)
 }
 
 // Close closes the connection. It may be called more than once.
@@ -158,5 +235,9 @@ func (c *trackedConn) Close() error {
 	c.listener.mu.Lock()
 	c.listener.open = slices.DeleteFunc(c.listener.open, func(open *trackedConn) bool { return open == c })
 	c.listener.mu.Unlock()
+	select {
+	case c.listener.freed <- struct{}{}:
+	default:
+	}
 	return c.TCPConn.Close()
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"podcount/internal/testkit"
@@ -135,6 +136,123 @@ func TestRequestThatHasArrivedIsAnswered(t *testing.T) {
 	<-idlers[connectionLimit].ended // by now the server has closed all older ones that had not sent their request
 	close(release)
 	testkit.WantEqual(t, "the answer", <-answer, "200 OK: ok")
+}
+
+func TestAnswersInProgressKeepTheirPlaces(t *testing.T) {
+	hasArrived := make(chan struct{})
+	release := make(chan struct{})
+	address := served(t, func(w http.ResponseWriter, r *http.Request) {
+		hasArrived <- struct{}{}
+		<-release
+		answerOK(w, r)
+	})
+	answers := make(chan string, connectionLimit+1)
+	for range connectionLimit {
+		go func() { answers <- ask(address) }()
+		<-hasArrived
+	}
+	go func() { answers <- ask(address) }() // It waits.
+	select {
+	case <-hasArrived:
+		t.Error("a request has arrived while all places were taken")
+	case answer := <-answers:
+		t.Errorf("while all places were taken, a request got the answer %s", answer)
+	case <-time.After(200 * time.Millisecond):
+	}
+	release <- struct{}{}
+	<-hasArrived
+	close(release)
+	for range connectionLimit + 1 {
+		testkit.WantEqual(t, "an answer", <-answers, "200 OK: ok")
+	}
+}
+
+func TestClosedServerDoesNotWaitForAPlace(t *testing.T) {
+	hasArrived := make(chan struct{})
+	release := make(chan struct{})
+	server, ended := start(t, func(http.ResponseWriter, *http.Request) {
+		hasArrived <- struct{}{}
+		<-release
+	})
+	defer close(release)
+	answers := make(chan string, connectionLimit+1)
+	for range connectionLimit {
+		go func() { answers <- ask(server.Addr().String()) }()
+		<-hasArrived
+	}
+	waiting, err := net.Dial("tcp", server.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer waiting.Close()
+	server.Close()
+	if err := <-ended; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	if text, _ := io.ReadAll(waiting); len(text) > 0 {
+		t.Errorf("the connection that waited got %q", text)
+	}
+}
+
+// fullListener returns a listener whose places are all taken by connections that were accepted one second ago, and
+// whose requests arrived then.
+func fullListener() *cappedListener {
+	l := &cappedListener{grace: maxGrace}
+	accepted := time.Now().Add(-time.Second)
+	for range connectionLimit {
+		answerUntil := accepted.Add(answerTimeout)
+		l.open = append(l.open, &trackedConn{listener: l, accepted: accepted, answerUntil: answerUntil})
+	}
+	return l
+}
+
+func TestPlacesAreLostInThisOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := fullListener()
+		newest := &trackedConn{listener: l}
+		_, wait := l.add(newest)
+		testkit.WantEqual(t, "the wait for an answer", wait, answerTimeout-time.Second)
+
+		hangs := l.open[40]
+		hangs.answerUntil = time.Now().Add(-time.Millisecond)
+		first, wait := l.add(newest)
+		if first != hangs || wait > 0 {
+			t.Errorf("an answer that is over its time keeps its place: wait %v", wait)
+		}
+		late, later := l.open[50], l.open[51]
+		late.answerUntil, later.answerUntil = time.Time{}, time.Time{}
+		late.accepted = late.accepted.Add(-time.Millisecond)
+		first, _ = l.add(newest)
+		if first != late {
+			t.Error("the oldest connection without a request is not the first to lose its place")
+		}
+		late.accepted = time.Now()
+		later.accepted = time.Now()
+		hangs.answerUntil = time.Now().Add(time.Minute)
+		_, wait = l.add(newest)
+		testkit.WantEqual(t, "the wait for a request that may still come", wait, maxGrace)
+	})
+}
+
+func TestIdleConnectionsShortenTheTimeForRequestsToArrive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := fullListener()
+		for range connectionLimit {
+			l.shortenGrace()
+		}
+		testkit.WantEqual(t, "the time after many idle connections at once", l.grace, maxGrace/2)
+		for range 10 {
+			testkit.Pass(maxGrace)
+			l.shortenGrace()
+		}
+		testkit.WantEqual(t, "the time after ten more", l.grace, minGrace)
+		l.lengthenGrace()
+		testkit.WantEqual(t, "the time after a request", l.grace, minGrace+graceStep)
+		for range 1000 {
+			l.lengthenGrace()
+		}
+		testkit.WantEqual(t, "the time after a flood of requests", l.grace, maxGrace)
+	})
 }
 
 // If the server waited for bodies, 64 requests like this one would lock out all clients until their timeout.

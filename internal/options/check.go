@@ -245,7 +245,8 @@ func (c *commandLine) checkPageToken() error {
 	if c.Page == "" && c.PageTokenFile != "" {
 		return errors.New("-page-token-file has no effect without -page: add -page, or leave it out")
 	}
-	if c.Page != "" && c.PageTokenFile == "" && !listen.IsLoopback(c.Page) {
+	host, _, _ := net.SplitHostPort(c.Page) // checkPage has checked it; its port may be a name.
+	if c.Page != "" && c.PageTokenFile == "" && !listen.IsLoopback(host) {
 		return fmt.Errorf("-page %s: other machines could see the page: add -page-token-file FILE, "+
 			"or use -page 127.0.0.1:PORT", c.Page)
 	}

@@ -93,6 +93,7 @@ func TestWrongUsage(t *testing.T) {
 		{"-total-label=", "-total-label: label key"},
 		{"-total-nodes=a in b", `invalid value "a in b" for flag -total-nodes: requirement 1 "a in b": "in" needs values`},
 		{"-total-nodes=!hopegi/pod-count", "-total-nodes selects by hopegi/pod-count, the -total-label"},
+		{"-total-nodes=disk,hopegi/pod-count=7", "-total-nodes selects by hopegi/pod-count, the -total-label"},
 		{"-node-label=a.b/c -total-nodes=a.b/c=0", "-total-nodes selects by a.b/c, the -node-label"},
 		{"-namespace=No_Such", `-namespace "No_Such" cannot be the name of a namespace`},
 		{"-pod-events=yes", `invalid value "yes" for flag -pod-events: use on or off`},
@@ -179,6 +180,12 @@ func TestPageIsForThisMachineOrAsksForAToken(t *testing.T) {
 			testkit.WantText(t, line, "-page="+o.Page)
 			testkit.WantEqual(t, "has a token", o.PageTokenFile != "", strings.Contains(line, "token"))
 		})
+	}
+}
+
+func TestOnlyDomainsOfKubernetesAreReserved(t *testing.T) {
+	for _, label := range []string{"notkubernetes.io/pods", "kubernetes.io.example/pods", "kubernetes.io"} {
+		testkit.WantEqual(t, "the label", parse(t, "-total-label="+label).TotalLabel, label)
 	}
 }
 

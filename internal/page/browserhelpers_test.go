@@ -65,7 +65,6 @@ func show(t *testing.T, p *program, address string) *shown {
 		Trace:   p.trace,
 		Version: "v1",
 		Started: time.Now(),
-		Address: listener.Addr().String(),
 		Log:     slog.New(slog.NewTextHandler(new(testkit.Buffer), nil)),
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -13,19 +13,15 @@ import (
 
 // guard decides who may see the page.
 type guard struct {
-	tokenFile     *tokenFile // nil asks for no token
-	needsLoopback bool       // the page is only for this machine, and so for the names that this machine has for itself
-	log           *slog.Logger
+	tokenFile *tokenFile // nil lets everybody see the page who opens it by a name that this machine has for itself
+	log       *slog.Logger
 
 	mu      sync.Mutex // guards problem
 	problem string     // why the token cannot be read; "" if it can
 }
 
 func newGuard(o Options) *guard {
-	g := &guard{
-		needsLoopback: o.TokenFile == "" && listen.IsLoopback(o.Address),
-		log:           o.Log,
-	}
+	g := &guard{log: o.Log}
 	if o.TokenFile != "" {
 		g.tokenFile = &tokenFile{name: o.TokenFile}
 	}
@@ -34,23 +30,15 @@ func newGuard(o Options) *guard {
 
 // protect returns a handler that passes on only the requests of those who may see the page.
 func (g *guard) protect(next http.Handler) http.Handler {
+	if g.tokenFile == nil {
+		return listen.LoopbackOnly(next)
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if g.needsLoopback && !listen.IsLoopback(r.Host) {
-			http.Error(w, misnamedHost, http.StatusForbidden)
-			return
+		if g.checkToken(w, r) {
+			next.ServeHTTP(w, r)
 		}
-		if !g.checkToken(w, r) {
-			return
-		}
-		next.ServeHTTP(w, r)
 	})
 }
-
-// misnamedHost explains the refusal of a request whose Host is not this machine. A site on the internet can let its own
-// name lead to 127.0.0.1. A browser then takes podcount's page for a part of that site, whose scripts could read it.
-const misnamedHost = "podcount's page is only for this machine: open it as http://localhost:PORT or " +
-	"http://127.0.0.1:PORT. Under any other name, a site could let its name lead here, and read the page " +
-	"(DNS rebinding)."
 
 // checkToken reports whether a request has the token. If not, it has answered the request.
 func (g *guard) checkToken(w http.ResponseWriter, r *http.Request) bool {

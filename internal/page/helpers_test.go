@@ -44,7 +44,6 @@ func start(t *testing.T, change func(*Options)) *fixture {
 		Flags:   []Flag{{"qps", "20"}, {"burst", "40"}},
 		Version: "v1",
 		Started: time.Now(),
-		Address: "127.0.0.1:8081",
 		Log:     slog.New(slog.NewTextHandler(f.log, nil)),
 	}
 	if change != nil {

@@ -26,12 +26,11 @@ type Options struct {
 	Version string
 	Started time.Time
 
-	// Address is the HOST:PORT that the page is served on. If its host is this machine's loopback and there is no
-	// token, the page refuses requests that were sent to the name of another host.
-	Address string
+	// TokenFile is a file with the token that a viewer must have. If it is "", the page refuses requests that were sent
+	// to another name than one of this machine's loopback.
+	TokenFile string
 
-	TokenFile string // a file with the token that a viewer must have; "" asks for no token
-	Log       *slog.Logger
+	Log *slog.Logger
 }
 
 // Flag is a flag of the command line with its value.

@@ -12,6 +12,8 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"time"
+
+	"podcount/internal/listen"
 )
 
 // The page gets the first free port from firstPort on, out of this many.
@@ -80,21 +82,7 @@ func (p *playground) routes(transport http.RoundTripper) http.Handler {
 // onlyFromHere refuses requests for another host, so that no website reaches the page through a name that it points to
 // 127.0.0.1. It also refuses writes that another website's page sends.
 func onlyFromHere(next http.Handler) http.Handler {
-	sameOrigin := http.NewCrossOriginProtection().Handler(next)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isLoopback(r.Host) {
-			http.Error(w, "This page is only for 127.0.0.1 and localhost.", http.StatusForbidden)
-			return
-		}
-		sameOrigin.ServeHTTP(w, r)
-	})
-}
-
-// isLoopback reports whether a request's host, with or without a port, is this machine.
-func isLoopback(host string) bool {
-	parsed := url.URL{Host: host}
-	name := parsed.Hostname()
-	return name == "localhost" || net.ParseIP(name).IsLoopback()
+	return listen.LoopbackOnly(http.NewCrossOriginProtection().Handler(next))
 }
 
 // passOn passes requests on to the page of the replica that is shown.

@@ -10,10 +10,12 @@ import (
 func TestPageIsOnlyForThisMachine(t *testing.T) {
 	t.Parallel()
 	g := startGround(t)
-	foreign := []string{"evil.example", "evil.example:8081", "192.0.2.1:8081", "localhost.evil.example", "::2"}
+	foreign := []string{
+		"evil.example", "evil.example:8081", "192.0.2.1:8081", "localhost.evil.example", "localhost:8081.evil.example", "::2",
+	}
 	for _, host := range foreign {
-		g.wantAnswer(http.StatusForbidden, "only for 127.0.0.1", "GET", "/", "Host", host)
-		g.wantAnswer(http.StatusForbidden, "only for 127.0.0.1", "POST", "/playground/pod-more", "Host", host)
+		g.wantAnswer(http.StatusForbidden, "only for this machine", "GET", "/", "Host", host)
+		g.wantAnswer(http.StatusForbidden, "only for this machine", "POST", "/playground/pod-more", "Host", host)
 	}
 	for _, host := range []string{"localhost", "localhost:9000", "127.0.0.1:1", "[::1]:8081", "127.0.0.1"} {
 		g.wantAnswer(http.StatusOK, "<title>podcount</title>", "GET", "/", "Host", host)
