@@ -101,7 +101,7 @@ func (s Settings) check() error {
 }
 
 // nameSuffixes are the strings that the templates append to Settings.Name where a kind has several objects.
-var nameSuffixes = []string{"-pods", "-lease", "-events", "-else"}
+var nameSuffixes = []string{"-pods", "-lease", "-events", "-metadata", "-else"}
 
 // checkName returns an error unless the name can be the name of an object, the value of a label, and a YAML string
 // without quotes. It also refuses a name that another podcount's name with a suffix could equal.

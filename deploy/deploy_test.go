@@ -337,34 +337,6 @@ func TestWrongImageReferencesAreRefused(t *testing.T) {
 	}
 }
 
-func TestPolicyIsForTheAccountAndTheLabelsOfTheFlags(t *testing.T) {
-	s := settings()
-	s.Name = "podcount-a"
-	s.Namespace = "ops"
-	s.Labels = []string{"x.y/all", "x.y/own"}
-	text := manifest(t, s, "policy")
-	testkit.WantText(t, text, `'["x.y/all","x.y/own"]'`)
-
-	policies := strings.Count(text, "kind: ValidatingAdmissionPolicy\n")
-	forTheAccount := strings.Count(text, `request.userInfo.username == "system:serviceaccount:ops:podcount-a"`)
-	testkit.WantNumber(t, "policies", policies, 3)
-	testkit.WantNumber(t, "policies for the account", forTheAccount, policies)
-}
-
-func TestEachPolicyIsBound(t *testing.T) {
-	var names, bound []string
-	for line := range strings.Lines(manifest(t, settings(), "policy")) {
-		if name, ok := strings.CutPrefix(line, "metadata: {name: "); ok {
-			names = append(names, strings.TrimSuffix(name, "}\n"))
-		}
-		if name, ok := strings.CutPrefix(line, "  policyName: "); ok {
-			bound = append(bound, strings.TrimSuffix(name, "\n"))
-		}
-	}
-	// A binding has the name of its policy, and follows it.
-	testkit.WantEqual(t, "the bound policies", bound, slices.Compact(names))
-}
-
 // If checkName did not know the suffix -x, two podcounts with the names podcount-a and podcount-a-x could both have an
 // object podcount-a-x.
 func TestSuffixesAreThoseOfTheTemplates(t *testing.T) {

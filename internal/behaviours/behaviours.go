@@ -132,4 +132,5 @@ var all = []struct {
 	{"a late write to a deleted or recreated node does no harm", lateWrite},
 	{"a slow webhook for one node delays no other", slowWebhook},
 	{"the manifest's policy allows only podcount's own writes", manifestPolicy},
+	{"the manifest's policy guards the managers of Counts", countPolicy},
 }

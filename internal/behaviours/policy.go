@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -14,31 +15,37 @@ import (
 )
 
 // manifestPolicy shows that the admission policies of the manifest let podcount's account change nothing on a node
-// except podcount's own labels, and no events except its own. The account may do everything as far as RBAC goes.
+// except podcount's own labels, and no events except its own, and that podcount can work under them. The account may do
+// everything as far as RBAC goes.
 func manifestPolicy(w *world) {
 	if w.options.Fake != nil {
 		w.Skip("the fake does not know CEL")
 	}
 	w.runAlongside("policy")
-	g := w.guard()
+	g := w.guard("policy")
 	g.awaitPolicies()
 	g.showLabels()
 	g.showManagers()
 	g.showMergedManagers()
 	g.showOtherWrites()
+	g.showEvents()
+	g.showLease()
+	g.showPodcount()
 }
 
 // guarded is a node that the policies of the manifest guard against podcount's account.
 type guarded struct {
 	*world
 	account *world // sends requests as podcount's account
+	name    string // of the account and the policies
+	token   string // of the account
 	node    string // path of the node
 }
 
-// guard creates the node, podcount's account and the policies.
-func (w *world) guard() *guarded {
-	name := w.namespace + "-guarded"
-	node := w.node("policy", "policy")
+// guard creates a node in a group, podcount's account and the policies.
+func (w *world) guard(group string) *guarded {
+	name := w.namespace + "-" + group
+	node := w.node(group, group)
 	fakekube.MetaOf(node)["labels"].(object)[runLabel] = w.namespace
 	path := "/api/v1/nodes/" + fakekube.KeyOf(node).Name
 	w.deleteAtEnd(path)
@@ -57,7 +64,7 @@ func (w *world) guard() *guarded {
 	account.client = newClient(config)
 	w.Cleanup(account.client.Close)
 	w.bind(name+"-admin", name, "cluster-admin")
-	return &guarded{w, &account, path}
+	return &guarded{w, &account, name, token, path}
 }
 
 // createPolicies creates the manifest's policies and their bindings.
@@ -113,7 +120,7 @@ func (w *world) event(name, source, reporting string) object {
 }
 
 // awaitPolicies waits until each policy refuses a write. Each try must change something, because no policy sees a write
-// that changes nothing.
+// that changes nothing. The dry runs store nothing while a policy is not in force.
 func (g *guarded) awaitPolicies() {
 	tries := 0
 	g.await("the policies are in force", func() bool {
@@ -121,7 +128,14 @@ func (g *guarded) awaitPolicies() {
 		try := strconv.Itoa(tries)
 		_, eventErr := g.account.try("POST", eventsOf(g.namespace), g.event("try-"+try, "kubelet", "kubelet"))
 		_, statusErr := g.account.try("PATCH", g.node+"/status", object{"status": object{"phase": try}})
-		return g.isRefused(labels("try", try), "podcount may") && eventErr != nil && statusErr != nil
+		hasOwner := g.event("owned-"+try, "podcount", "podcount")
+		fakekube.MetaOf(hasOwner)["ownerReferences"] = []any{owner}
+		_, metadataErr := g.account.try("POST", eventsOf(g.namespace)+"?dryRun=All", hasOwner)
+		holder := object{"spec": object{"holderIdentity": strings.Repeat("x", 1000)}}
+		maps.Copy(holder, named(g.name))
+		_, leaseErr := g.account.try("PUT", g.lease(g.name)+"?dryRun=All", holder)
+		return g.isRefused(labels("try", try), "podcount may") &&
+			eventErr != nil && statusErr != nil && metadataErr != nil && leaseErr != nil
 	})
 }
 
@@ -212,8 +226,8 @@ func (g *guarded) showOtherWrites() {
 	ours := events + "/ours"
 	theirs := events + "/theirs"
 	again := object{"count": 2}
-	g.account.send("POST", events, g.event("ours", "podcount", "podcount"))
-	g.account.send("PATCH", ours, again)
+	g.account.send("POST", asPodcount(events), g.event("ours", "podcount", "podcount"))
+	g.account.send("PATCH", asPodcount(ours), again)
 	g.send("POST", events, g.event("theirs", "kubelet", "kubelet"))
 	for _, row := range []struct {
 		method, path string

@@ -50,6 +50,10 @@ const (
 	unreachablePause = time.Minute
 )
 
+// MaxMessage is how many bytes the message of an Event may have. The admission policies of the manifest refuse more. It
+// is the limit of events.k8s.io/v1, too.
+const MaxMessage = 1024
+
 var (
 	errQueueFull   = errors.New("too many events are waiting to be posted")
 	errObjectLimit = errors.New("too many events about this object")
@@ -128,8 +132,9 @@ func NewRecorder(o Options) *Recorder {
 }
 
 // Event queues an event about an object, with the present time. kind is Normal or Warning. It never blocks: if the
-// queue is full, the event is dropped.
+// queue is full, the event is dropped. A message with more than MaxMessage bytes is cut.
 func (r *Recorder) Event(about Reference, kind, reason, message string) {
+	message = shorten(message)
 	if r.options.DryRun != nil {
 		r.options.DryRun(about, reason, message)
 		return
@@ -140,6 +145,17 @@ func (r *Recorder) Event(about Reference, kind, reason, message string) {
 	default:
 		r.drop(ev, errQueueFull)
 	}
+}
+
+// shorten returns the message in valid UTF-8. If it has more than MaxMessage bytes, an ellipsis replaces its end.
+func shorten(message string) string {
+	const ellipsis = "…"
+	message = strings.ToValidUTF8(message, "\uFFFD")
+	if len(message) <= MaxMessage {
+		return message
+	}
+	beginning := message[:MaxMessage-len(ellipsis)]
+	return strings.ToValidUTF8(beginning, "") + ellipsis // The cut may have split a character.
 }
 
 // Waiting returns how many events wait to be posted.

@@ -190,11 +190,17 @@ func TestEventsAreLimitedPerObject(t *testing.T) {
 		testkit.WantNumber(t, "Events at once", len(f.All("events")), objectBurst)
 		testkit.WantNumber(t, "events dropped", int(r.Dropped()), tooMany-objectBurst)
 
+		namesake := somePod(1)
+		namesake.UID = "of another pod of this name"
+		r.Event(namesake, "Normal", "Namesake", "x")
+		synctest.Wait()
+		testkit.WantNumber(t, "Events about another object of the name", len(eventsOf(f, "Namesake")), 1)
+
 		testkit.Pass(301 * time.Second)
 		r.Event(somePod(1), "Normal", "Many", "one more after 300 s")
 		r.Event(somePod(1), "Normal", "Many", "but not two")
 		synctest.Wait()
-		testkit.WantNumber(t, "Events after 301 s", len(f.All("events")), objectBurst+1)
+		testkit.WantNumber(t, "Events after 301 s", len(eventsOf(f, "Many")), objectBurst+1)
 	})
 }
 
@@ -262,6 +268,36 @@ func TestRetryOnlyIfItMayHelp(t *testing.T) {
 	}
 }
 
+func TestEventIsDroppedIfTheServerIsAwayForLong(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Script(t, "create, always: drop request")
+		r, _ := startRecorder(t, f)
+		r.Event(somePod(1), "Normal", "Once", "x")
+		testkit.Pass(retryTimeout)
+		testkit.WantNumber(t, "events dropped within the time for retries", int(r.Dropped()), 0)
+		testkit.Pass(2 * maxBackoff)
+		testkit.WantNumber(t, "events dropped after that", int(r.Dropped()), 1)
+		f.Heal()
+	})
+}
+
+func TestEventHasTheTimeAtWhichItOccurred(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Script(t, "create: delay 30s")
+		r, _ := startRecorder(t, f)
+		occurred := time.Now()
+		r.Event(somePod(0), "Normal", "Slow", "x")
+		r.Event(somePod(1), "Normal", "Waiting", "x")
+		testkit.Pass(time.Minute)
+		for _, ev := range f.All("events") {
+			for _, field := range []string{"firstTimestamp", "lastTimestamp"} {
+				testkit.WantEqual(t, field, timeIn(t, ev, field).Sub(occurred), 0)
+			}
+		}
+		testkit.WantNumber(t, "Events", len(f.All("events")), 2)
+	})
+}
+
 func TestNamesDifferWhenTheClockIsSetBack(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r, end := startRecorder(t, f)
@@ -290,6 +326,32 @@ func TestNameOfALongObjectIsCut(t *testing.T) {
 				t.Errorf("the server would refuse the name %s", name)
 			}
 		}
+	})
+}
+
+func TestLongMessageIsCutBetweenCharacters(t *testing.T) {
+	a := func(n int) string { return strings.Repeat("a", n) }
+	for _, c := range []struct{ name, message, want string }{
+		{"as long as may be", a(1024), a(1024)},
+		{"longer by a byte", a(1025), a(1021) + "…"},
+		{"a character of two bytes at the end", a(1020) + "ää", a(1020) + "ää"},
+		{"a character of two bytes at the cut", a(1020) + "äää", a(1020) + "…"},
+		{"a character of four bytes at the cut", a(1018) + "🐘🐘", a(1018) + "…"},
+		{"a megabyte", strings.Repeat("ä", 1<<19), strings.Repeat("ä", 510) + "…"},
+		{"bytes that are no text", strings.Repeat("\xff-", 400), strings.Repeat("\uFFFD-", 255) + "…"},
+	} {
+		got := shorten(c.message)
+		if got != c.want || len(got) > MaxMessage {
+			t.Errorf("%s: %d bytes, which end in %q", c.name, len(got), got[max(0, len(got)-12):])
+		}
+	}
+	simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r, end := startRecorder(t, f)
+		r.Event(somePod(1), "Normal", "Long", a(5000))
+		r.Event(somePod(1), "Normal", "Long", a(6000)) // the same, once both are cut
+		end()
+		want := []string{"Pod/web-1 in default: " + a(1021) + "… x2"}
+		testkit.WantEqual(t, "Events", eventsOf(f, "Long"), want)
 	})
 }
 
