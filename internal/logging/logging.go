@@ -1,7 +1,8 @@
 // Package logging writes podcount's log: short lines for people on a terminal, logfmt or JSON elsewhere.
 //
-// It makes three promises. Writing to an Output never blocks, even if nobody reads the file. Lines that are dropped are
-// counted and reported. Something that fails again and again does not fill the log: see Outage.
+// It makes four promises. Writing to an Output never blocks, even if nobody reads the file. Lines that are dropped are
+// counted and reported. Something that fails again and again does not fill the log: see Outage. No line is longer than
+// 4 KiB: see NewHandler.
 package logging
 
 import (
@@ -54,7 +55,13 @@ func IsTerminal(w io.Writer) bool {
 
 // NewHandler returns a handler that writes lines of this level and above to w. It writes each line with one call of
 // Write, during which it may hold a lock. If writing to w may block, pass an Output as w.
+//
+// Each line has at most 4 KiB. Longer values are cut off, with a mark.
 func NewHandler(w io.Writer, style Style, level slog.Level) slog.Handler {
+	return &limitedHandler{next: newStyleHandler(w, style, level), maxSize: lineLimit}
+}
+
+func newStyleHandler(w io.Writer, style Style, level slog.Level) slog.Handler {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: simplify}
 	switch style.form {
 	case jsonLines:

@@ -129,6 +129,16 @@ func TestStoppedOutageLogsNoReminder(t *testing.T) {
 	})
 }
 
+func TestPartThatIsNotTriedAnyMoreIsNotRemindedOf(t *testing.T) {
+	testOutage(t, func(t *testing.T, o *Outage, log *bytes.Buffer) {
+		o.Failed("watch", "cannot watch", time.Minute)
+		<-time.After(maxTryInterval)
+		takeLines(log)
+		<-time.After(time.Hour)
+		wantLines(t, "an hour later", log)
+	})
+}
+
 func TestPartThatIsGivenUpIsNotLogged(t *testing.T) {
 	testOutage(t, func(t *testing.T, o *Outage, log *bytes.Buffer) {
 		o.Failed("post", "cannot post", time.Minute)
