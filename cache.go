@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -374,11 +375,28 @@ func (ix *CountIndex[T, K]) Count(key K) int {
 	return ix.counts[key]
 }
 
-// Counts returns the numbers of objects by their keys.
-func (ix *CountIndex[T, K]) Counts() map[K]int {
-	ix.mu.RLock()
-	defer ix.mu.RUnlock()
-	return maps.Clone(ix.counts)
+// keysPerLock is how many keys CountIndex.All visits before it lets others change the store.
+const keysPerLock = 256
+
+// All yields the keys with their numbers of objects, in any order. It holds the store's lock for keysPerLock of them at
+// a time, so a number may be of a moment that is past by the end, and a key that goes and returns may come twice. The
+// loop must not use the store.
+func (ix *CountIndex[T, K]) All() iter.Seq2[K, int] {
+	return func(yield func(K, int) bool) {
+		ix.mu.RLock()
+		defer ix.mu.RUnlock()
+		visited := 0
+		for key, count := range ix.counts {
+			if !yield(key, count) {
+				return
+			}
+			visited++
+			if visited%keysPerLock == 0 {
+				ix.mu.RUnlock() // A map may change while a loop goes through it.
+				ix.mu.RLock()
+			}
+		}
+	}
 }
 
 func (ix *CountIndex[T, K]) add(obj T) { ix.change(obj, +1) }
@@ -568,7 +586,12 @@ func newPodKind() Kind[*Pod] {
 
 func (p *Pod) hasSameFields(o *Pod) bool { return p.NodeName == o.NodeName }
 
-func (p *Pod) readFrom(raw *rawObject) { p.NodeName = raw.interner.Intern(raw.nodeName) }
+func (p *Pod) readFrom(raw *rawObject) {
+	p.NodeName = ""
+	if len(raw.nodeName) <= packed.NameLimit { // no node has a longer name
+		p.NodeName = raw.interner.Intern(raw.nodeName)
+	}
+}
 
 // podFields are the fields that field selectors of pods may use.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/
@@ -606,6 +629,9 @@ type Count struct {
 	Generation int64 // increases with each change of the spec
 	Status     countStatus
 }
+
+// valueLimit is how many bytes of a value in a custom resource, or of an error about it, are kept.
+const valueLimit = 500
 
 type countSpec struct {
 	App  string // spec.name
@@ -691,7 +717,7 @@ func (o *JSONObject[F]) readFrom(raw *rawObject) {
 	o.Fields = none
 	o.Invalid = ""
 	if err := json.Unmarshal(raw.json, &o.Fields); err != nil {
-		o.Invalid = err.Error()
+		o.Invalid = wire.Shorten(err.Error(), valueLimit)
 	}
 }
 
@@ -755,7 +781,8 @@ type WatchEvent[T any] struct {
 	Object T            // nil if the type is ERROR; a BOOKMARK has an object with only a resourceVersion
 	Status *wire.Status // nil unless the type is ERROR
 
-	start, end int64 // the offsets in the stream between which the frame is
+	size int64  // of the frame, in bytes
+	head []byte // the first bytes of the frame, if somebody listens to the trace; overwritten by the next frame
 }
 
 // events reads a watch, and calls handle for each frame, until the stream ends or handle fails. It returns
@@ -776,8 +803,8 @@ func (d *decoder[T]) events(r io.Reader, isProtobuf bool, handle func(WatchEvent
 func (d *decoder[T]) watchEvent(frame wire.Event) (event WatchEvent[T], err error) {
 	event.Type = frame.Type
 	event.Status = frame.Status
-	event.start = frame.Start
-	event.end = frame.End
+	event.size = frame.Size
+	event.head = frame.Head
 	if frame.Status != nil {
 		return event, nil
 	}
@@ -807,8 +834,8 @@ func (d *decoder[T]) bookmark() (obj T, err error) {
 }
 
 // parse decodes one object from JSON.
-func (d *decoder[T]) parse(data []byte) (obj T, err error) {
-	if err := d.wire.Object(data); err != nil {
+func (d *decoder[T]) parse(r io.Reader) (obj T, err error) {
+	if err := d.wire.Object(r); err != nil {
 		return obj, err
 	}
 	return d.takeObject()
@@ -997,14 +1024,17 @@ func (d *decoder[T]) readSpec(object []byte) error {
 	for name, value := range wire.Members(object) {
 		switch string(name) {
 		case "nodeName":
+			if len(value) > valueLimit {
+				continue // No node has such a name, and nothing checks this field of a custom resource.
+			}
 			err := raw.nodeName.Read(value, "spec.nodeName")
 			if d.forgive(err) != nil {
 				return err
 			}
 		case "name":
-			raw.specName = wire.RawOf(value)
+			raw.specName = wire.RawOf(value[:min(len(value), valueLimit)]) // A value that was cut is not valid.
 		case "count":
-			raw.specCount = wire.RawOf(value)
+			raw.specCount = wire.RawOf(value[:min(len(value), valueLimit)])
 		}
 	}
 	return nil
@@ -1018,14 +1048,22 @@ func (d *decoder[T]) readStatus(object []byte) error {
 	for name, value := range wire.Members(object) {
 		switch string(name) {
 		case "healthy":
-			status.Healthy = wire.RawOf(value)
+			status.Healthy = statusValue(value)
 		case "count":
-			status.Count = wire.RawOf(value)
+			status.Count = statusValue(value)
 		case "observedGeneration":
-			status.ObservedGeneration = wire.RawOf(value)
+			status.ObservedGeneration = statusValue(value)
 		}
 	}
 	return nil
+}
+
+// statusValue returns a value of a status. One that is longer than any right value counts as missing.
+func statusValue(value []byte) wire.Raw {
+	if len(value) > valueLimit {
+		return ""
+	}
+	return wire.RawOf(value)
 }
 
 // forgive returns err, but nil if the kind is lenient and a value has the wrong type.

@@ -2031,7 +2031,7 @@ func (m *manager) state() page.State {
 		Stuck:      append([]string{}, m.stuckControllers()...),
 		Lease:      m.leaseState(),
 		Writes:     m.writesState(),
-		Namespaces: page.MostCrowded(m.podsByNamespace.Counts()),
+		Namespaces: page.MostCrowded(m.podsByNamespace.All()),
 		Events: page.Events{
 			Posted:  m.sum("podcount_events_total", "posted"),
 			Dropped: int(m.recorder.Dropped()),
@@ -2039,7 +2039,7 @@ func (m *manager) state() page.State {
 		},
 	}
 	if m.pods.readsWholeObjects() {
-		s.Nodes = page.MostCrowded(m.podsByNode.Counts())
+		s.Nodes = page.MostCrowded(m.podsByNode.All())
 	}
 	for cache := range m.watched {
 		s.Kinds = append(s.Kinds, m.kindState(cache))
@@ -2163,11 +2163,12 @@ func (m *manager) leaseState() *page.Lease {
 		return nil
 	}
 	_, identity := m.election.Lease()
+	holder, _ := m.election.Holder()
 	return &page.Lease{
 		Name:     m.election.Name(),
 		Identity: identity,
 		IsOurs:   m.election.MayWrite() == nil,
-		Holder:   m.election.Holder(),
+		Holder:   holder,
 	}
 }
 

@@ -73,6 +73,7 @@ func TestDroppedLabels(t *testing.T) { suite.DroppedLabels.Run(t, run) }
 func TestOutages(t *testing.T)       { suite.Outages.Run(t, run) }
 func TestSurvival(t *testing.T)      { suite.Survival.Run(t, run) }
 func TestScale(t *testing.T)         { suite.Scale.Run(t, run) }
+func TestSizes(t *testing.T)         { suite.Sizes.Run(t, run) }
 func TestStop(t *testing.T)          { suite.Stop.Run(t, run) }
 func TestOutput(t *testing.T)        { suite.Output.Run(t, run) }
 func TestUsage(t *testing.T)         { suite.Usage.Run(t, run) }

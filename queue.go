@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sort"
 	"time"
 
@@ -191,7 +192,7 @@ func (q *Queue[K]) State() (state QueueState) {
 		state.Keys = len(q.items)
 		state.Ready = q.countReady()
 		state.Working = map[string]time.Duration{}
-		var failing []*queueItem[K]
+		var oldest []*queueItem[K]
 		for key, item := range q.items {
 			isFailing := item.failing != nil
 			if item.stage == stageWorking {
@@ -201,22 +202,24 @@ func (q *Queue[K]) State() (state QueueState) {
 				state.Waiting++
 			}
 			if isFailing {
-				failing = append(failing, item)
+				state.FailingCount++
+				oldest = insertFailing(oldest, item)
 			}
 		}
-		state.FailingCount = len(failing)
-		state.Failing = describeFailures(failing)
+		for _, item := range oldest {
+			state.Failing = append(state.Failing, item.describeFailure())
+		}
 	})
 	return state
 }
 
-// describeFailures describes those of the items that fail for longest.
-func describeFailures[K comparable](items []*queueItem[K]) (failing []FailingKey) {
-	sort.Slice(items, func(i, j int) bool { return items[i].failing.since.Before(items[j].failing.since) })
-	for _, item := range items[:min(len(items), maxFailingKeys)] {
-		failing = append(failing, item.describeFailure())
-	}
-	return failing
+// insertFailing inserts an item among those that fail for longest, of which it keeps maxFailingKeys. To sort all of them
+// would take long, and the workers would wait meanwhile.
+func insertFailing[K comparable](oldest []*queueItem[K], item *queueItem[K]) []*queueItem[K] {
+	isAfter := func(i int) bool { return item.failing.since.Before(oldest[i].failing.since) }
+	place := sort.Search(len(oldest), isAfter)
+	oldest = slices.Insert(oldest, place, item)
+	return oldest[:min(len(oldest), maxFailingKeys)]
 }
 
 // SetGauges updates the queue's gauges in Metrics. Call it before each scrape.
@@ -496,12 +499,11 @@ func (q *Queue[K]) describeStuckLine(limit time.Duration) string {
 
 // emit emits a step of a key for the trace. It adds what all steps of keys have in common.
 func (q *Queue[K]) emit(key K, step trace.Step) {
-	if !q.options.Trace.IsOn() {
-		return // This saves building the text of the key.
-	}
-	step.Controller = q.options.Name
-	step.Key = fmt.Sprint(key)
-	q.options.Trace.EmitFor(1, step)
+	q.options.Trace.EmitBuilt(1, func() trace.Step {
+		step.Controller = q.options.Name
+		step.Key = fmt.Sprint(key)
+		return step
+	})
 }
 
 // logStep logs a key's state after a step.

@@ -297,27 +297,29 @@ var errNotInstalled = errors.New("the resource is not installed")
 // discover asks the server whether the resource is installed. It returns errNotInstalled if it is not.
 // https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
 func (r *Reflector[T]) discover(ctx context.Context) (Installation, error) {
-	var answer struct {
-		Kind      string
-		Resources []struct{ Name string }
+	var kind string
+	var isInstalled, hasStatus bool
+	read := func(answer io.Reader) (err error) {
+		kind, err = wire.ReadResources(answer, func(name []byte) {
+			isInstalled = isInstalled || string(name) == r.kind.Resource
+			hasStatus = hasStatus || string(name) == r.kind.Resource+"/status"
+		})
+		return err
 	}
-	err := r.client.Send(ctx, kube.Request{Method: http.MethodGet, Path: r.kind.API}, &answer)
+	err := r.client.Send(ctx, kube.Request{Method: http.MethodGet, Path: r.kind.API}, read)
 	if kube.StatusOf(err).Code == http.StatusNotFound {
 		return Installation{}, errNotInstalled // nor is any other resource of this group and version
 	}
 	if err != nil {
 		return Installation{}, err
 	}
-	if answer.Kind != "APIResourceList" {
-		return Installation{}, fmt.Errorf("%s: the answer is of kind %q, not APIResourceList", r.kind.API, answer.Kind)
+	if kind != "APIResourceList" {
+		return Installation{}, fmt.Errorf("%s: the answer is of kind %q, not APIResourceList", r.kind.API, kind)
 	}
-	isListed := func(name string) bool {
-		return slices.Contains(answer.Resources, struct{ Name string }{name})
-	}
-	if !isListed(r.kind.Resource) {
+	if !isInstalled {
 		return Installation{}, errNotInstalled
 	}
-	return Installation{HasStatus: isListed(r.kind.Resource + "/status")}, nil
+	return Installation{HasStatus: hasStatus}, nil
 }
 
 // Installation describes a resource under /apis/ that is installed. Each time that the resource is installed again, or
@@ -856,10 +858,13 @@ func (r *Reflector[T]) newestVersion(ctx context.Context, timeout time.Duration)
 	request.Accept = kube.Accept(true, "PartialObjectMetadataList", wire.JSON)
 	request.Query.Set("limit", "1")
 	request.Timeout = timeout
-	var page struct{ Metadata wire.ListMeta }
-	err := r.client.Send(ctx, request, &page)
+	var meta wire.ListMeta
+	err := r.client.Send(ctx, request, func(answer io.Reader) (err error) {
+		meta, err = wire.ReadListMeta(answer)
+		return err
+	})
 	r.postponeQuestion(kube.RetryAfter(err))
-	return page.Metadata.ResourceVersion, err
+	return meta.ResourceVersion, err
 }
 
 // postponeQuestion forbids newestVersion for some time, unless it is forbidden for longer already.
@@ -899,18 +904,17 @@ func (r *Reflector[T]) consume(ctx context.Context, request kube.Request, body *
 	end := watchEnd{isOpened: true}
 	r.log.Log(ctx, levelFlow, "watching", "kind", r.kind.Name, "rv", from)
 	r.emit(trace.Step{Point: trace.Watching, Version: from})
-	tap := trace.NewTap(r.trace, body)
+	r.decoder.wire.WantsHead = r.trace.IsOn
 	// A watch that stays open for a while works, even if it brings no events.
 	stayedOpen := time.AfterFunc(shortWatch, func() { r.outage.Worked("watch") })
 	defer stayedOpen.Stop()
 
-	err := r.decoder.events(tap, body.IsProtobuf, func(event WatchEvent[T]) error {
-		if r.trace.IsOn() {
-			r.emitFrame(event, tap.Take(event.start, event.end), body.IsProtobuf)
-		}
+	err := r.decoder.events(body, body.IsProtobuf, func(event WatchEvent[T]) error {
+		r.emitFrame(event, body.IsProtobuf)
 		if event.Status != nil {
 			return request.Failed(statusOfErrorFrame(*event.Status))
 		}
+		body.Heard()
 		end.events++
 		r.metrics.Count("podcount_watch_events_total", r.kind.Name, event.Type)
 		r.handleEvent(event)
@@ -949,7 +953,7 @@ func (r *Reflector[T]) handleEvent(event WatchEvent[T]) {
 		changes := r.Apply(event.Type, event.Object)
 		r.publish(changes...)
 		hasNoEffect := len(changes) == 0
-		if hasNoEffect && r.trace.IsOn() {
+		if hasNoEffect {
 			r.emitChange(Delta[T]{Old: event.Object, New: event.Object})
 		}
 	}
@@ -963,41 +967,44 @@ func (r *Reflector[T]) emit(step trace.Step) {
 }
 
 // emitFrame emits the step of a frame that has arrived.
-func (r *Reflector[T]) emitFrame(event WatchEvent[T], frame []byte, isProtobuf bool) {
-	step := trace.Step{
-		Point:      trace.Frame,
-		Kind:       r.kind.Name,
-		Type:       event.Type,
-		Size:       int(event.end - event.start),
-		Bytes:      trace.Mask(frame, isProtobuf),
-		IsProtobuf: isProtobuf,
-	}
-	if event.Status != nil {
-		step.Text = event.Status.Message
-	} else {
-		step.Key = event.Object.meta().Key().String()
-		step.Version = event.Object.meta().ResourceVersion()
-	}
-	r.trace.EmitFor(1, step)
+func (r *Reflector[T]) emitFrame(event WatchEvent[T], isProtobuf bool) {
+	r.trace.EmitBuilt(1, func() trace.Step {
+		step := trace.Step{
+			Point:      trace.Frame,
+			Kind:       r.kind.Name,
+			Type:       event.Type,
+			Size:       int(event.size),
+			IsProtobuf: isProtobuf,
+		}
+		if event.Status != nil {
+			step.Text = event.Status.Message
+		} else {
+			step.Key = event.Object.meta().Key().String()
+			step.Version = event.Object.meta().ResourceVersion()
+		}
+		return step.WithFrame(event.head)
+	})
 }
 
 // emitChange emits the step of a change in the store.
 func (r *Reflector[T]) emitChange(change Delta[T]) {
-	step := trace.Step{Point: trace.Change, Kind: r.kind.Name, Key: change.Key().String()}
-	switch {
-	case isNil(change.Old):
-		step.Type = "added"
-	case isNil(change.New):
-		step.Type = "removed"
-	case change.isUnchanged():
-		step.Type = "unchanged"
-	default:
-		step.Type = "changed"
-	}
-	if !isNil(change.New) {
-		step.Version = change.New.meta().ResourceVersion()
-	}
-	r.trace.EmitFor(1, step)
+	r.trace.EmitBuilt(1, func() trace.Step {
+		step := trace.Step{Point: trace.Change, Kind: r.kind.Name, Key: change.Key().String()}
+		switch {
+		case isNil(change.Old):
+			step.Type = "added"
+		case isNil(change.New):
+			step.Type = "removed"
+		case change.isUnchanged():
+			step.Type = "unchanged"
+		default:
+			step.Type = "changed"
+		}
+		if !isNil(change.New) {
+			step.Version = change.New.meta().ResourceVersion()
+		}
+		return step
+	})
 }
 
 // afterWatch applies the policy for a watch that ended like this, and returns how long to wait before the next request.
@@ -1237,9 +1244,7 @@ func (r *Reflector[T]) collectionPath(namespace string) string {
 // publish calls the functions that Subscribe has registered.
 func (r *Reflector[T]) publish(changes ...Delta[T]) {
 	for _, change := range changes {
-		if r.trace.IsOn() {
-			r.emitChange(change)
-		}
+		r.emitChange(change)
 		for _, handle := range r.handlers {
 			handle(change)
 		}
@@ -1531,34 +1536,31 @@ func (r *Reflector[T]) recordPatch(result string, obj T, err error) {
 	if r.kind.PatchMetric != "" {
 		r.metrics.Count(r.kind.PatchMetric, result)
 	}
-	if !r.trace.IsOn() {
-		return
-	}
-	step := trace.Step{
-		Point:   trace.Patched,
-		Kind:    r.kind.Name,
-		Key:     obj.meta().Key().String(),
-		Type:    result,
-		Version: obj.meta().ResourceVersion(),
-	}
-	if err != nil {
-		step.Text = err.Error()
-	}
-	r.trace.EmitFor(1, step)
+	r.trace.EmitBuilt(1, func() trace.Step {
+		step := trace.Step{
+			Point:   trace.Patched,
+			Kind:    r.kind.Name,
+			Key:     obj.meta().Key().String(),
+			Type:    result,
+			Version: obj.meta().ResourceVersion(),
+		}
+		if err != nil {
+			step.Text = err.Error()
+		}
+		return step
+	})
 }
 
 // emitPatch emits the step of a patch that is about to be sent.
-func (r *Reflector[T]) emitPatch(obj T, body map[string]any) {
-	if !r.trace.IsOn() {
-		return
-	}
-	text, _ := json.Marshal(body) // sendPatch reports the error, if there is one
-	r.trace.EmitFor(1, trace.Step{
-		Point:   trace.Patch,
-		Kind:    r.kind.Name,
-		Key:     obj.meta().Key().String(),
-		Version: obj.meta().ResourceVersion(),
-		Bytes:   text,
+func (r *Reflector[T]) emitPatch(obj T, body json.RawMessage) {
+	r.trace.EmitBuilt(1, func() trace.Step {
+		return trace.Step{
+			Point:   trace.Patch,
+			Kind:    r.kind.Name,
+			Key:     obj.meta().Key().String(),
+			Version: obj.meta().ResourceVersion(),
+			Bytes:   body,
+		}
 	})
 }
 
@@ -1572,26 +1574,28 @@ func (r *Reflector[T]) sendPatch(
 	if subresource != "" {
 		path += "/" + subresource
 	}
-	body := withUID(patch, obj.meta().UID())
-	r.emitPatch(obj, body)
-	var answer json.RawMessage
-	err = r.client.Send(ctx, kube.Request{
+	decoder := newDecoder(&r.kind) // r.decoder is for Run only.
+	request := kube.Request{
 		Method: http.MethodPatch,
 		Path:   path,
-		Body:   body,
 		Accept: kube.Accept(r.kind.MetadataOnly, "PartialObjectMetadata", wire.JSON),
-	}, &answer)
+	}
+	body, err := json.Marshal(withUID(patch, obj.meta().UID()))
+	if err != nil {
+		return none, request.Failed(err)
+	}
+	request.Body = json.RawMessage(body)
+	r.emitPatch(obj, body)
+	err = r.client.Send(ctx, request, func(answer io.Reader) (err error) {
+		now, err = decoder.parse(answer)
+		return err
+	})
 	status := kube.StatusOf(err)
 	isGone := status.Reason == "NotFound"
 	isRecreated := status.Reason == "Invalid" && status.HasCause("metadata.uid")
 	if isGone || isRecreated {
 		return none, errGone
 	}
-	if err != nil {
-		return none, err
-	}
-	decoder := newDecoder(&r.kind) // r.decoder is for Run only.
-	now, err = decoder.parse(answer)
 	if err != nil {
 		return none, err
 	}

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"slices"
@@ -298,7 +300,8 @@ func TestTraceShowsFramesWithTheirBytesAndThenTheChanges(t *testing.T) {
 			if s.Point == trace.LogLine {
 				return
 			}
-			hasName := bytes.Contains(s.Bytes, []byte("seen"))
+			testkit.WantNumber(t, "bytes before somebody has masked them", len(s.Bytes), 0)
+			hasName := bytes.Contains(s.Masked().Bytes, []byte("seen"))
 			step := fmt.Sprintf("%s %s %s %s", s.Point, s.Kind, s.Type, s.Key)
 			steps = append(steps, fmt.Sprintf("%s, bytes with its name: %v", step, hasName))
 		})
@@ -2087,4 +2090,70 @@ func TestStopEndsConfirmAtOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// BenchmarkWatchWithViewer measures a watch in JSON whose objects have 200 kB of annotations, as anybody may put on a
+// Count: without a viewer, with one that takes all steps, and with one that has no room for any.
+func BenchmarkWatchWithViewer(b *testing.B) {
+	for _, row := range []struct {
+		name   string
+		listen func(*trace.Trace) (stop func())
+	}{
+		{"none", func(*trace.Trace) func() { return func() {} }},
+		{"one", func(t *trace.Trace) func() { return t.Listen(func(trace.Step) {}) }},
+		{"one-without-room", func(t *trace.Trace) func() {
+			return t.ListenWithin(func() bool { return false }, func(trace.Step) {})
+		}},
+	} {
+		b.Run(row.name, func(b *testing.B) { benchmarkWatch(b, row.listen) })
+	}
+}
+
+func benchmarkWatch(b *testing.B, listen func(*trace.Trace) (stop func())) {
+	const n = 100 // frames in a watch
+	version := 1
+	var annotations strings.Builder
+	for i := 0; annotations.Len() < 200_000; i++ {
+		fmt.Fprintf(&annotations, `,"a%05d":"secret"`, i)
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", wire.JSON)
+		for range n {
+			version++
+			fmt.Fprintf(w, `{"type":"MODIFIED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p",`+
+				`"namespace":"default","uid":"u","resourceVersion":"%d","annotations":{"a":""%s}},`+
+				`"spec":{"nodeName":"n"},"status":{"phase":"Running"}}}`+"\n", version, annotations.String())
+		}
+	}))
+	defer server.Close()
+	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+	}
+	steps := new(trace.Trace)
+	defer listen(steps)()
+	log := slog.New(trace.NewHandler(slog.DiscardHandler, steps))
+	client := newAnonymousClient(dial, log)
+	defer client.Close()
+	r := NewReflector(ReflectorOptions[*Pod]{
+		Client:  client,
+		Kind:    Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", New: func() *Pod { return new(Pod) }},
+		Store:   NewStore[*Pod](),
+		Log:     log,
+		Metrics: metrics.NewRegistry(),
+		Trace:   steps,
+	})
+	r.resumeVersion = "1"
+	b.ReportAllocs()
+	for b.Loop() {
+		request := r.newRequest("")
+		body, err := r.client.Stream(b.Context(), request)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if end := r.consume(b.Context(), request, body); end.err != io.EOF || end.events != n {
+			b.Fatal(end.err)
+		}
+		body.Close()
+	}
+	b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "events/s")
 }

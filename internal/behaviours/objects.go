@@ -9,6 +9,7 @@ import (
 
 	"podcount/internal/fakekube"
 	"podcount/internal/kube"
+	"podcount/internal/testkit"
 )
 
 // named returns an object that has only a name.
@@ -74,7 +75,7 @@ func eventsOf(namespace string) string { return "/api/v1/namespaces/" + namespac
 // events returns the events in a namespace, or none if they cannot be listed.
 func (c *cluster) events(ctx context.Context, namespace string) []object {
 	var list struct{ Items []object }
-	c.client.Send(ctx, kube.Request{Method: "GET", Path: eventsOf(namespace)}, &list)
+	c.client.Send(ctx, kube.Request{Method: "GET", Path: eventsOf(namespace)}, testkit.Into(&list))
 	return list.Items
 }
 

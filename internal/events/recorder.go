@@ -173,14 +173,13 @@ func (r *Recorder) drop(ev event, why error) {
 
 // emit emits a step of an event for the trace.
 func (r *Recorder) emit(point trace.Point, ev event, text string) {
-	if !r.options.Trace.IsOn() {
-		return
-	}
-	key := ev.about.Name
-	if ev.about.Namespace != "" {
-		key = ev.about.Namespace + "/" + key
-	}
-	r.options.Trace.EmitFor(1, trace.Step{Point: point, Kind: ev.about.Kind, Key: key, Type: ev.reason, Text: text})
+	r.options.Trace.EmitBuilt(1, func() trace.Step {
+		key := ev.about.Name
+		if ev.about.Namespace != "" {
+			key = ev.about.Namespace + "/" + key
+		}
+		return trace.Step{Point: point, Kind: ev.about.Kind, Key: key, Type: ev.reason, Text: text}
+	})
 }
 
 // Run posts events until stop has ended. After that, it tries once to post each event that still waits. ctx ends the

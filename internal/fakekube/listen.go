@@ -109,6 +109,31 @@ func ServeHandlerIn(t TB, handler http.Handler, certificate ...func() *tls.Certi
 	})
 }
 
+// Protocols are the protocols of Line.
+var Protocols = []string{"HTTP/1.1", "HTTP/2"}
+
+// Line is a Network that carries one of the Protocols. With HTTP/2 it has TLS, like a real API server.
+type Line struct {
+	*Network
+	Scheme string      // of the URLs of the server, which may have any host
+	TLS    *tls.Config // what clients need; nil without TLS
+}
+
+// ServeOver is ServeIn over one of the Protocols. A test of a client should run over each of them: net/http does not
+// treat them alike, for example when a context ends.
+func (s *Server) ServeOver(t TB, protocol string) Line {
+	t.Helper()
+	if protocol == "HTTP/1.1" {
+		return Line{Network: s.ServeIn(t), Scheme: "http"}
+	}
+	ca, pair := newServerPair(t)
+	return Line{
+		Network: s.ServeIn(t, func() *tls.Certificate { return pair }),
+		Scheme:  "https",
+		TLS:     &tls.Config{RootCAs: ca.Pool(), ServerName: "127.0.0.1"},
+	}
+}
+
 // TLS says how ServeTLSIn serves.
 type TLS struct {
 	// Certificate returns the server's certificate for a handshake. It is required, and it may be called from any
@@ -150,16 +175,23 @@ func serveIn(t TB, server *http.Server, serve func(net.Listener) error) *Network
 // ServeAs is ServeIn with TLS. It also writes a kubeconfig to dir/config, with the user as in Kubeconfig.
 func (s *Server) ServeAs(t TB, dir, user string) *Network {
 	t.Helper()
+	ca, pair := newServerPair(t)
+	config := Kubeconfig("https://127.0.0.1:1", ca.PEM(), user)
+	err := os.WriteFile(filepath.Join(dir, "config"), []byte(config), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.ServeIn(t, func() *tls.Certificate { return pair })
+}
+
+// newServerPair returns a new CA, and a certificate of it for a server.
+func newServerPair(t TB) (*Authority, *tls.Certificate) {
+	t.Helper()
 	ca := NewAuthority(t, "CA")
 	cert, key := ca.Issue(t, "server", nil)
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := Kubeconfig("https://127.0.0.1:1", ca.PEM(), user)
-	err = os.WriteFile(filepath.Join(dir, "config"), []byte(config), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s.ServeIn(t, func() *tls.Certificate { return &pair })
+	return ca, &pair
 }

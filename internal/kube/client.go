@@ -11,13 +11,13 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -30,7 +30,8 @@ import (
 const RequestTimeout = 65 * time.Second
 
 const (
-	answerLimit = 64 << 20 // the maximum size of an answer that Send decodes, in bytes
+	headerLimit = 64 << 10 // the maximum size of an answer's headers, in bytes, with those of answers 1xx before it
+	answerLimit = 4 << 20  // the maximum size of an answer that Send decodes, in bytes
 	drainLimit  = 2 << 10  // how many bytes Send reads after the answer, to be able to reuse the connection
 )
 
@@ -68,7 +69,7 @@ type Exchange struct {
 	Method string
 	URI    string // path and query
 	Host   string // the server's host, with the port if its address has one
-	Status string // the answer's status, such as "200 OK"; "<error>" if there was no answer
+	Status string // of the answer, such as "200 OK"; "<error>" if there was none; "<invalid>" if HTTP has no such code
 	Code   string // the first word of Status
 	Start  time.Time
 }
@@ -80,6 +81,7 @@ func NewClient(cfg *kubeconfig.Config, o Options) *Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.Proxy = cfg.Proxy
 	transport.OnProxyConnectResponse = checkProxyAnswer
+	transport.MaxResponseHeaderBytes = headerLimit
 	if o.Dial != nil {
 		transport.DialContext = o.Dial
 	}
@@ -109,9 +111,10 @@ func (c *Client) Close() {
 	c.transport.CloseIdleConnections()
 }
 
-// Send sends a request, and decodes the JSON of the answer into answer, unless that is nil. Its errors name the
-// request. They wrap a *Status if the server has refused it.
-func (c *Client) Send(ctx context.Context, r Request, answer any) error {
+// Send sends a request, and calls read with the answer, unless read is nil. The answer should be JSON, and has at most
+// answerLimit bytes. The errors of Send, and those of read, name the request. They wrap a *Status if the server has
+// refused it, and the cause if the end of a context has cut it off.
+func (c *Client) Send(ctx context.Context, r Request, read func(answer io.Reader) error) error {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(r.Timeout, RequestTimeout))
 	defer cancel()
 	if c.needsPermit(r) {
@@ -132,16 +135,16 @@ func (c *Client) Send(ctx context.Context, r Request, answer any) error {
 	if _, err := formatOf(resp); err != nil {
 		return r.Failed(err)
 	}
-	if answer == nil {
+	if read == nil {
 		return nil
 	}
-	body := wire.Limited(resp.Body, answerLimit)
-	return r.Failed(json.NewDecoder(body).Decode(answer))
+	return r.Failed(read(wire.Limited(resp.Body, answerLimit)))
 }
 
 // Do sends a request, and returns an answer whose code is 2xx. The caller must close the answer's body. Any other
-// outcome is an error, which names the request, and wraps a *Status if the server has refused it. After a 401, Do sends
-// the request once more if there is another token or client certificate.
+// outcome is an error, which names the request, and wraps a *Status if the server has refused it. If ctx ends, that
+// error, or one of the body, wraps the cause. After a 401, Do sends the request once more if there is another token or
+// client certificate.
 func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	if c.options.DryRun && r.isWrite() {
 		return nil, r.Failed(errDryRun)
@@ -182,9 +185,10 @@ func (c *Client) exchange(ctx context.Context, r Request, cred *kubeconfig.Crede
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		c.observe(req, "<error>", start)
-		return nil, c.explain(err)
+		return nil, c.explain(whyCutOff(ctx, err))
 	}
-	c.observe(req, resp.Status, start)
+	resp.Body = &answerBody{resp.Body, ctx}
+	c.observe(req, describeCode(resp.StatusCode), start)
 	if resp.StatusCode/100 != 2 {
 		refusal := readStatus(resp, r.call())
 		refusal.tried = cred.Tried
@@ -207,6 +211,15 @@ func (c *Client) observe(req *http.Request, status string, start time.Time) {
 		Code:   code,
 		Start:  start,
 	})
+}
+
+// describeCode returns the code of an answer with its usual name, whatever the server calls it. Each code becomes a
+// label of a metric, and with HTTP/2 a server can send any number, so all that are no codes of HTTP share one label.
+func describeCode(code int) string {
+	if code < 100 || code > 599 {
+		return "<invalid>"
+	}
+	return strings.TrimSpace(strconv.Itoa(code) + " " + http.StatusText(code))
 }
 
 // transportFor returns the transport for a credential: a new one if the credential has another TLS configuration than

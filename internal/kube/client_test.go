@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -22,29 +23,6 @@ import (
 	"podcount/internal/testkit"
 )
 
-// clientOver makes a client of the fake, over HTTP/1.1, or over TLS and HTTP/2. It uses the dialer that wrap returns.
-func clientOver(t *testing.T, f *fakekube.Server, isTLS bool, wrap func(Dialer) Dialer) *Client {
-	cred := &kubeconfig.Credential{}
-	base, _ := url.Parse("http://127.0.0.1:1")
-	var certificate []func() *tls.Certificate
-	if isTLS {
-		base.Scheme = "https"
-		ca := fakekube.NewAuthority(t, "CA")
-		cert, key := ca.Issue(t, "server", nil)
-		pair, err := tls.X509KeyPair(cert, key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cred.TLS = &tls.Config{RootCAs: ca.Pool()}
-		certificate = append(certificate, func() *tls.Certificate { return &pair })
-	}
-	cfg := &kubeconfig.Config{
-		Server:     base,
-		Credential: func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) { return cred, nil },
-	}
-	return NewClient(cfg, Options{Dial: wrap(f.ServeIn(t, certificate...).Dial)})
-}
-
 // countedConn is a connection that counts itself in open until it is closed.
 type countedConn struct {
 	net.Conn
@@ -57,45 +35,64 @@ func (c *countedConn) Close() error {
 	return c.Conn.Close()
 }
 
-func TestNewConnectionServesOneRequest(t *testing.T) {
-	for _, over := range []string{"HTTP/1.1", "HTTP/2"} {
-		simulate(t, func(t *testing.T, f *fakekube.Server) {
-			f.AddNode("n")
-			var dialed, open atomic.Int32
-			client := clientOver(t, f, over == "HTTP/2", func(dial Dialer) Dialer {
-				return func(ctx context.Context, network, addr string) (net.Conn, error) {
-					conn, err := dial(ctx, network, addr)
-					dialed.Add(1)
-					open.Add(1)
-					return &countedConn{Conn: conn, open: &open}, err
-				}
-			})
-			defer client.Close()
-			list := func(r Request) {
-				t.Helper()
-				stream, err := client.Stream(t.Context(), r)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer stream.Close()
-				if _, err := io.Copy(io.Discard, stream); err != nil {
-					t.Fatal(err)
-				}
-			}
-			usual := Request{Method: "GET", Path: "/api/v1/nodes"}
-			apart := usual
-			apart.NewConnection = true
-			list(usual)
-			list(usual)
-			testkit.WantNumber(t, over+": connections for two requests", int(dialed.Load()), 1)
-			list(apart)
-			synctest.Wait()
-			testkit.WantNumber(t, over+": connections with a new one", int(dialed.Load()), 2)
-			testkit.WantNumber(t, over+": open connections", int(open.Load()), 1)
-			list(usual)
-			testkit.WantNumber(t, over+": connections after that", int(dialed.Load()), 2)
-		})
+// countConnections returns a dialer that counts the connections that were ever dialed, and those that are open.
+func countConnections(f server, dialed, open *atomic.Int32) Dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := f.line.Dial(ctx, network, addr)
+		dialed.Add(1)
+		open.Add(1)
+		return &countedConn{Conn: conn, open: open}, err
 	}
+}
+
+func TestNewConnectionServesOneRequest(t *testing.T) {
+	simulate(t, func(t *testing.T, f server) {
+		f.AddNode("n")
+		var dialed, open atomic.Int32
+		client := clientOf(t, f, noCredential, Options{Dial: countConnections(f, &dialed, &open)})
+		list := func(r Request) {
+			t.Helper()
+			stream, err := client.Stream(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stream.Close()
+			if _, err := io.Copy(io.Discard, stream); err != nil {
+				t.Fatal(err)
+			}
+		}
+		usual := Request{Method: "GET", Path: "/api/v1/nodes"}
+		apart := usual
+		apart.NewConnection = true
+		list(usual)
+		list(usual)
+		testkit.WantNumber(t, "connections for two requests", int(dialed.Load()), 1)
+		list(apart)
+		synctest.Wait()
+		testkit.WantNumber(t, "connections with a new one", int(dialed.Load()), 2)
+		testkit.WantNumber(t, "open connections", int(open.Load()), 1)
+		list(usual)
+		testkit.WantNumber(t, "connections after that", int(dialed.Load()), 2)
+	})
+}
+
+func TestConnectionWithAnOldCertificateIsClosed(t *testing.T) {
+	simulate(t, func(t *testing.T, f server) {
+		f.AddNode("n")
+		var dialed, open atomic.Int32
+		renewed := func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
+			config := cmp.Or(f.line.TLS, &tls.Config{})
+			return &kubeconfig.Credential{TLS: config.Clone()}, nil // another pointer means another certificate
+		}
+		client := clientOf(t, f, renewed, Options{Dial: countConnections(f, &dialed, &open)})
+		for range 3 {
+			err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+			testkit.WantError(t, "Send", err, "")
+		}
+		synctest.Wait()
+		testkit.WantNumber(t, "connections", int(dialed.Load()), 3)
+		testkit.WantNumber(t, "connections that are open", int(open.Load()), 1)
+	})
 }
 
 // appendTo returns an observer that appends the method, the code and the path of each exchange to a list.
@@ -106,7 +103,7 @@ func appendTo(exchanges *[]string) func(context.Context, Exchange) {
 }
 
 func TestRequestHasTheHeadersOfTheAPI(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	simulate(t, func(t *testing.T, f server) {
 		f.AddNode("n")
 		client := clientOf(t, f, func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
 			return &kubeconfig.Credential{Token: "secret"}, nil
@@ -121,7 +118,7 @@ func TestRequestHasTheHeadersOfTheAPI(t *testing.T) {
 			client.Send(t.Context(), r, nil) // the answer does not matter
 		}
 		var got []string
-		for _, r := range all(f) {
+		for _, r := range all(f.Server) {
 			var text []string
 			for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 				if name != "Content-Length" && name != "Accept-Encoding" {
@@ -147,34 +144,32 @@ func TestRequestHasTheHeadersOfTheAPI(t *testing.T) {
 }
 
 func TestRequestIsSentAgainOnceAfterA401(t *testing.T) {
-	old := &kubeconfig.Credential{Token: "old", Tried: "the old one"}
-	fresh := &kubeconfig.Credential{Token: "new", Tried: "the new one"}
 	for name, c := range map[string]struct {
 		allowed string
-		renew   func() (*kubeconfig.Credential, error)
+		renew   func(old, fresh *kubeconfig.Credential) (*kubeconfig.Credential, error)
 		sent    []string
 		err     string
 	}{
 		"a good one": {
 			allowed: "new",
-			renew:   func() (*kubeconfig.Credential, error) { return fresh, nil },
+			renew:   func(_, fresh *kubeconfig.Credential) (*kubeconfig.Credential, error) { return fresh, nil },
 			sent:    []string{"old", "new"},
 		},
 		"one that is refused, too": {
 			allowed: "another",
-			renew:   func() (*kubeconfig.Credential, error) { return fresh, nil },
+			renew:   func(_, fresh *kubeconfig.Credential) (*kubeconfig.Credential, error) { return fresh, nil },
 			sent:    []string{"old", "new"},
 			err:     "what was not accepted: the new one",
 		},
 		"still the old one": {
 			allowed: "another",
-			renew:   func() (*kubeconfig.Credential, error) { return old, nil },
+			renew:   func(old, _ *kubeconfig.Credential) (*kubeconfig.Credential, error) { return old, nil },
 			sent:    []string{"old"},
 			err:     "what was not accepted: the old one",
 		},
 		"still the old one, with another CA": {
 			allowed: "another",
-			renew: func() (*kubeconfig.Credential, error) {
+			renew: func(_, _ *kubeconfig.Credential) (*kubeconfig.Credential, error) {
 				return &kubeconfig.Credential{Token: "old", TLS: &tls.Config{}}, nil
 			},
 			sent: []string{"old"},
@@ -182,17 +177,19 @@ func TestRequestIsSentAgainOnceAfterA401(t *testing.T) {
 		},
 		"none": {
 			allowed: "another",
-			renew:   func() (*kubeconfig.Credential, error) { return nil, errors.New("no more") },
+			renew:   func(_, _ *kubeconfig.Credential) (*kubeconfig.Credential, error) { return nil, errors.New("no more") },
 			sent:    []string{"old"},
 			err:     "and then: no more",
 		},
 	} {
-		simulate(t, func(t *testing.T, f *fakekube.Server) {
+		simulate(t, func(t *testing.T, f server) {
 			f.Allow(c.allowed)
+			old := &kubeconfig.Credential{Token: "old", Tried: "the old one"}
+			fresh := &kubeconfig.Credential{Token: "new", Tried: "the new one"}
 			var observed []string
 			client := clientOf(t, f, func(_ context.Context, refused *kubeconfig.Credential) (*kubeconfig.Credential, error) {
 				if refused == old {
-					return c.renew()
+					return c.renew(old, fresh)
 				}
 				return old, nil
 			}, Options{Observe: appendTo(&observed)})
@@ -207,7 +204,7 @@ func TestRequestIsSentAgainOnceAfterA401(t *testing.T) {
 				t.Errorf("%s: it does not name the request once: %v", name, err)
 			}
 			var sent []string
-			for _, r := range all(f) {
+			for _, r := range all(f.Server) {
 				sent = append(sent, r.Token)
 			}
 			if !slices.Equal(sent, c.sent) {
@@ -220,7 +217,7 @@ func TestRequestIsSentAgainOnceAfterA401(t *testing.T) {
 
 func TestOnlyA401IsRetriedAndNoRedirectFollowed(t *testing.T) {
 	for _, code := range []int{302, 307, 403, 404, 409, 410, 429, 500, 503} {
-		simulate(t, func(t *testing.T, f *fakekube.Server) {
+		simulate(t, func(t *testing.T, f server) {
 			f.Inject(t, fakekube.Fault{
 				On: fakekube.Requests{Verb: "list", Resource: "nodes"},
 				Do: fakekube.Reply{
@@ -243,7 +240,7 @@ func TestOnlyA401IsRetriedAndNoRedirectFollowed(t *testing.T) {
 }
 
 func TestObserverGetsEachExchangeOnce(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	simulate(t, func(t *testing.T, f server) {
 		f.AddNode("n")
 		f.Script(t, "list nodes: drop request")
 		var observed []Exchange
@@ -274,7 +271,7 @@ func TestObserverGetsEachExchangeOnce(t *testing.T) {
 }
 
 func TestDryRunReadsAndSendsNoWrite(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	simulate(t, func(t *testing.T, f server) {
 		f.AddNode("n")
 		client := clientOf(t, f, noCredential, Options{DryRun: true})
 		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
@@ -286,9 +283,9 @@ func TestDryRunReadsAndSendsNoWrite(t *testing.T) {
 				}
 			}
 		}
-		testkit.WantNumber(t, "requests", len(all(f)), 0)
+		testkit.WantNumber(t, "requests", len(all(f.Server)), 0)
 		var node struct{ Metadata struct{ Name string } }
-		err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes/n"}, &node)
+		err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes/n"}, testkit.Into(&node))
 		if err != nil || node.Metadata.Name != "n" {
 			t.Errorf("%+v, %v", node, err)
 		}
@@ -297,7 +294,7 @@ func TestDryRunReadsAndSendsNoWrite(t *testing.T) {
 
 func TestSendTakesNoLongerThanItsTimeout(t *testing.T) {
 	for given, want := range map[time.Duration]time.Duration{0: RequestTimeout, time.Second: time.Second} {
-		simulate(t, func(t *testing.T, f *fakekube.Server) {
+		simulate(t, func(t *testing.T, f server) {
 			f.Script(t, "list nodes: stall")
 			client := clientOf(t, f, noCredential, Options{})
 			start := time.Now()
@@ -310,13 +307,13 @@ func TestSendTakesNoLongerThanItsTimeout(t *testing.T) {
 }
 
 func TestNetworkErrorNamesTheServerAndItsSource(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	simulate(t, func(t *testing.T, f server) {
 		client := clientOf(t, f, noCredential, Options{})
 		client.transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no way")}
 		}
 		err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
-		want := "list nodes: http://127.0.0.1:1, from a test: dial tcp: no way " +
+		want := "list nodes: " + f.line.Scheme + "://127.0.0.1:1, from a test: dial tcp: no way " +
 			"(is the API server running, and is this its address?)"
 		if err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)

@@ -13,6 +13,8 @@ import (
 	"net/url"
 	"os"
 	"strings"
+
+	"podcount/internal/wire"
 )
 
 // proxyRefusal is the error for a proxy that refuses to connect to the server. net/http would report only the
@@ -33,17 +35,39 @@ func checkProxyAnswer(_ context.Context, proxy *url.URL, _ *http.Request, answer
 	if answer.StatusCode == http.StatusOK {
 		return nil
 	}
-	return &proxyRefusal{proxy: proxy.Redacted(), status: answer.Status, code: answer.StatusCode}
+	status := wire.Shorten(answer.Status, quoteLimit)
+	return &proxyRefusal{proxy: proxy.Redacted(), status: status, code: answer.StatusCode}
 }
 
 // explain adds a hint to an error of the network or of TLS, together with the server's address and the source of that
-// address. It returns other errors unchanged.
+// address. It only shortens other errors.
 func (c *Client) explain(err error) error {
 	hint := cmp.Or(hintForProxy(err), hintForFIPS(err), hintForTLS(err), hintForNetwork(err))
+	err = shortened(err, errorLimit/2) // the rest is for the hint
 	if hint == "" {
 		return err
 	}
 	return fmt.Errorf("%s, from %s: %w (%s)", c.cfg.Server.Redacted(), c.cfg.Source, err, hint)
+}
+
+const (
+	errorLimit = 2 << 10 // how many bytes of an error are kept
+	quoteLimit = 200     // how many bytes of another text of a server an error quotes
+)
+
+// shortened returns an error that needs little memory, whatever a server has put into it: a line that is no header, a
+// hundred names in a certificate, the reason for a GOAWAY. A Status is short already. Of another error that is long, or
+// that has certificates, only the beginning of the text is left, and it wraps nothing.
+func shortened(err error, limit int) error {
+	if err == nil || StatusOf(err).Code != 0 {
+		return err
+	}
+	text := err.Error()
+	hasCertificates := errors.As(err, new(*tls.CertificateVerificationError))
+	if len(text) <= limit && !hasCertificates {
+		return err
+	}
+	return errors.New(wire.Shorten(text, limit))
 }
 
 // hintForProxy says what to do if a proxy has refused the connection.
@@ -78,7 +102,7 @@ func hintForTLS(err error) string {
 	var unknown x509.UnknownAuthorityError
 	if errors.As(err, &unknown) {
 		return fmt.Sprintf("give the CA of this cluster as certificate-authority; "+
-			"the server's certificate was issued by %q", unknown.Cert.Issuer)
+			"the server's certificate was issued by %q", wire.Shorten(unknown.Cert.Issuer.String(), quoteLimit))
 	}
 	var otherName x509.HostnameError
 	if errors.As(err, &otherName) {

@@ -1,17 +1,21 @@
 package kube
 
 import (
+	"context"
 	"crypto/fips140"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -77,7 +81,7 @@ func TestTLSErrorsSayWhatToDo(t *testing.T) {
 		"wrong name": {
 			trusted: ca,
 			cluster: "    tls-server-name: api.example.com\n",
-			want: "certificate is not valid for any names, but wanted to match api.example.com " +
+			want: "certificate is valid for localhost, not api.example.com " +
 				"(give one of these names as tls-server-name",
 		},
 		"wrong host": {
@@ -127,6 +131,7 @@ func TestTLSErrorsSayWhatToDo(t *testing.T) {
 		srv.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
 		switch name {
 		case "old TLS":
+			srv.TLS.MinVersion = tls.VersionTLS10
 			srv.TLS.MaxVersion = tls.VersionTLS11
 		case "its clients":
 			srv.TLS.ClientAuth = tls.RequireAndVerifyClientCert
@@ -229,5 +234,107 @@ func TestRefusingProxyIsNamedWithoutItsPassword(t *testing.T) {
 		if strings.Contains(said, "s3cret") || strings.Contains(said, "RBAC") {
 			t.Error(said)
 		}
+	}
+}
+
+func TestLongTextsOfAServerAreCutInErrors(t *testing.T) {
+	long := strings.Repeat("x", 50_000)
+	for name, c := range map[string]struct {
+		answer string
+		want   string
+	}{
+		"a long Content-Type": {
+			"HTTP/1.1 200 OK\r\nContent-Type: " + long + "\r\nContent-Length: 0\r\n\r\n",
+			`list nodes: the answer is "xxx`,
+		},
+		"a long status line": {
+			"HTTP/1.1 503 " + long + "\r\nContent-Length: 0\r\n\r\n",
+			`list nodes: 503 Service Unavailable: ""`,
+		},
+		"a line that is no header": {"HTTP/1.1 200 OK\r\n" + long + "\r\n\r\n", "malformed MIME header"},
+		"a code that is no number": {"HTTP/1.1 x" + long + "\r\n\r\n", "malformed HTTP status code"},
+		"headers without end": {
+			"HTTP/1.1 200 OK\r\nA: " + long + "\r\nB: " + long + "\r\n\r\n",
+			"server response headers exceeded 65536 bytes",
+		},
+		"answers 1xx without end": {
+			strings.Repeat("HTTP/1.1 103 Early Hints\r\nA: b\r\n\r\n", 5000),
+			"server response headers exceeded 65536 bytes",
+		},
+		"a long number": {
+			"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n" + `{"a":` + strings.Repeat("7", 50_000) + `}`,
+			"cannot unmarshal number 777",
+		},
+	} {
+		var observed string
+		client := clientOfAnswer(t, c.answer, Options{
+			Observe: func(_ context.Context, e Exchange) { observed = e.Status },
+		})
+		var into struct{ A int }
+		err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, testkit.Into(&into))
+		testkit.WantError(t, name, err, c.want)
+		testkit.WantBetween(t, name+": bytes of the error", len(err.Error()), 1, 2200)
+		testkit.WantBetween(t, name+": bytes of the status", len(observed), 1, 30)
+	}
+}
+
+// clientOfAnswer makes a client of a server that gives every request this answer, and then closes the connection.
+func clientOfAnswer(t *testing.T, answer string, o Options) *Client {
+	base, _ := url.Parse("http://127.0.0.1:1")
+	o.Dial = func(context.Context, string, string) (net.Conn, error) {
+		here, there := net.Pipe()
+		go func() {
+			defer there.Close()
+			there.Read(make([]byte, 4096))
+			io.WriteString(there, answer)
+		}()
+		return here, nil
+	}
+	client := NewClient(&kubeconfig.Config{Server: base, Source: "a test", Credential: noCredential}, o)
+	t.Cleanup(client.Close)
+	return client
+}
+
+func TestErrorKeepsNoCertificate(t *testing.T) {
+	ca := fakekube.NewAuthority(t, "the CA")
+	label := strings.Repeat("x", 60)
+	names := slices.Repeat([]string{label + "." + label + "." + label + ".example.com"}, 90)
+	certPEM, keyPEM := ca.Issue(t, "server", func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, names })
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(fakekube.New())
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.TLS = &tls.Config{Certificates: []tls.Certificate{pair}}
+	srv.StartTLS()
+	defer srv.Close()
+	server := "https://" + srv.Listener.Addr().String()
+	text := fakekube.Kubeconfig(server, ca.PEM(), "token: t")
+	cfg, err := configOf(t, strings.Replace(text, "    server:", "    tls-server-name: api.example.com\n    server:", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := NewClient(cfg, Options{})
+	defer client.Close()
+	err = client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+	testkit.WantError(t, "Send", err, "certificate is valid for "+label+"."+label)
+	testkit.WantError(t, "Send", err, " bytes in all) (give one of these names as tls-server-name")
+	testkit.WantBetween(t, "bytes of the error", len(err.Error()), 1, 2048)
+	if errors.As(err, new(*tls.CertificateVerificationError)) {
+		t.Error("the error keeps the certificate")
+	}
+}
+
+func TestOddCodesOfHTTPAreOneLabel(t *testing.T) {
+	for code, want := range map[int]string{
+		200:     "200 OK",
+		422:     "422 Unprocessable Entity",
+		599:     "599",
+		99:      "<invalid>",
+		600:     "<invalid>",
+		1 << 40: "<invalid>",
+	} {
+		testkit.WantEqual(t, fmt.Sprint(code), describeCode(code), want)
 	}
 }

@@ -17,16 +17,39 @@ var errNoPermit = errors.New("no permit")
 // credentialSource is the type of Config.Credential.
 type credentialSource func(ctx context.Context, refused *kubeconfig.Credential) (*kubeconfig.Credential, error)
 
-// simulate runs a test in virtual time, with a new fake API server.
-func simulate(t *testing.T, test func(t *testing.T, f *fakekube.Server)) {
-	synctest.Test(t, func(t *testing.T) { test(t, fakekube.New()) })
+// server is a fake API server, and the way to it.
+type server struct {
+	*fakekube.Server
+	line fakekube.Line
 }
 
-// clientOf makes a client of the fake, over HTTP/1.1, until the test ends.
-func clientOf(t *testing.T, f *fakekube.Server, credential credentialSource, o Options) *Client {
-	base, _ := url.Parse("http://127.0.0.1:1")
-	o.Dial = f.ServeIn(t).Dial
-	client := NewClient(&kubeconfig.Config{Server: base, Source: "a test", Credential: credential}, o)
+// simulate runs a test in virtual time, with a new fake API server: once over HTTP/1.1, and once over HTTP/2.
+func simulate(t *testing.T, test func(t *testing.T, f server)) {
+	t.Helper()
+	for _, protocol := range fakekube.Protocols {
+		t.Run(protocol, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := fakekube.New()
+				test(t, server{f, f.ServeOver(t, protocol)})
+			})
+		})
+	}
+}
+
+// clientOf makes a client of the fake until the test ends. Options.Dial may replace the dialer of its line.
+func clientOf(t *testing.T, f server, credential credentialSource, o Options) *Client {
+	base, _ := url.Parse(f.line.Scheme + "://127.0.0.1:1")
+	if o.Dial == nil {
+		o.Dial = f.line.Dial
+	}
+	withTLS := func(ctx context.Context, refused *kubeconfig.Credential) (*kubeconfig.Credential, error) {
+		cred, err := credential(ctx, refused)
+		if cred != nil && cred.TLS == nil {
+			cred.TLS = f.line.TLS
+		}
+		return cred, err
+	}
+	client := NewClient(&kubeconfig.Config{Server: base, Source: "a test", Credential: withTLS}, o)
 	t.Cleanup(client.Close)
 	return client
 }

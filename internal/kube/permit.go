@@ -47,7 +47,13 @@ type permittedBody struct {
 
 func (b *permittedBody) Read(p []byte) (int, error) {
 	if err := b.permit.MayWrite(); err != nil {
-		return 0, err
+		return 0, notPermitted{err}
 	}
 	return b.Reader.Read(p)
 }
+
+// notPermitted is the error of a Permit, for a write that was not sent.
+type notPermitted struct{ error }
+
+// Unwrap returns the Permit's own error.
+func (e notPermitted) Unwrap() error { return e.error }

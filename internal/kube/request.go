@@ -44,13 +44,14 @@ type Request struct {
 	NewConnection bool
 }
 
-// Failed adds the request to an error, as in "list pods: …". It returns nil if err is nil. The Client does this for its
-// own errors. Callers do it for errors that they find in an answer.
+// Failed adds the request to an error, as in "list pods: …", and cuts off what is too long. An error that is cut wraps
+// nothing any more. Failed returns nil if err is nil. The Client does this for its own errors. Callers do it for errors
+// that they find in an answer.
 func (r Request) Failed(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: %w", r.call(), err)
+	return fmt.Errorf("%s: %w", r.call(), shortened(err, errorLimit))
 }
 
 func (r Request) call() call { return callOf(r.Method, r.Path, r.Query) }

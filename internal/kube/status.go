@@ -25,11 +25,8 @@ type Status struct {
 	tried string // after a 401, a description of the credential
 }
 
-const (
-	statusLimit   = 64 << 10  // the maximum size of a Status, in bytes
-	quoteLimit    = 200       // how many bytes of any other answer an error quotes
-	maxRetryAfter = time.Hour // the longest wait that a server can ask for
-)
+// maxRetryAfter is the longest wait that a server can ask for.
+const maxRetryAfter = time.Hour
 
 // StatusOf returns the Status that err is or wraps. If there is none, the result has the Code 0: the server did not
 // answer, or its answer cannot be understood.
@@ -140,12 +137,9 @@ func (s *Status) missingRule() string {
 // plain text, or the page of a proxy.
 func readStatus(resp *http.Response, request call) *Status {
 	defer resp.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, statusLimit)) // after an error, use what could be read
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, wire.StatusLimit)) // after an error, use what could be read
 	isProtobuf, _ := formatOf(resp)
 	s := &Status{Status: wire.ParseStatus(body, isProtobuf), call: request}
-	if s.Code == 0 {
-		s.Status = wire.Status{Message: strconv.Quote(oneLine(body, quoteLimit))}
-	}
 	s.Code = resp.StatusCode
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // API servers never send a date here
 	s.Details.RetryAfterSeconds = max(s.Details.RetryAfterSeconds, seconds)
@@ -159,10 +153,4 @@ func withJitter(wait time.Duration) time.Duration {
 		return 0
 	}
 	return wait + rand.N(max(wait/5, time.Second))
-}
-
-// oneLine returns the first bytes of an answer, on one line.
-func oneLine(answer []byte, limit int) string {
-	line := strings.Join(strings.Fields(string(answer)), " ")
-	return line[:min(len(line), limit)]
 }

@@ -11,40 +11,38 @@ import (
 	"podcount/internal/wire"
 )
 
-// Silence is how long a Stream waits for data. An idle watch gets a bookmark every minute, or after two minutes if the
-// server has just restarted.
+// Silence is how long a Stream waits for a sign of life: data of a list, a whole frame of a watch. An idle watch gets a
+// bookmark every minute, or after two minutes if the server has just restarted.
 const Silence = 150 * time.Second
 
-// ErrSilent is the error of a Stream that has received nothing for the duration Silence.
+// ErrSilent is the error of a Stream that has given no sign of life for the duration Silence.
 var ErrSilent = fmt.Errorf("no data arrived for %v", Silence)
 
 // Stream is the body of a list or a watch. Reading it fails with ErrSilent if nothing arrives for the duration Silence,
-// and with the cause if the context of the request ends. Only one goroutine at a time may read; any may call Close.
+// and with the cause if the context of the request ends. In a watch, only whole frames count, of which the reader must
+// tell Heard: a proxy that has lost its server may go on sending white space. Only one goroutine at a time may read;
+// any may call Close.
 type Stream struct {
 	IsProtobuf bool // the server has chosen protobuf; otherwise the stream is JSON
 
-	body   io.ReadCloser
-	ctx    context.Context
-	cancel context.CancelCauseFunc // ends ctx
-	timer  *time.Timer             // ends ctx with ErrSilent
+	isWatch bool
+	body    io.ReadCloser
+	ctx     context.Context
+	cancel  context.CancelCauseFunc // ends ctx
+	timer   *time.Timer             // ends ctx with ErrSilent
 }
 
 // Stream opens a list or a watch. Its answer may have any length. The caller must close it. The errors are those of Do,
-// and ErrSilent. If ctx has ended, the error wraps the cause.
+// and ErrSilent.
 func (c *Client) Stream(ctx context.Context, r Request) (*Stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	s := &Stream{body: http.NoBody, ctx: ctx, cancel: cancel}
+	s := &Stream{isWatch: r.call().verb == "watch", body: http.NoBody, ctx: ctx, cancel: cancel}
 	s.timer = time.AfterFunc(Silence, func() { cancel(ErrSilent) })
-	err := s.open(c, r)
-	if err == nil {
-		return s, nil
+	if err := s.open(c, r); err != nil {
+		s.Close()
+		return nil, err
 	}
-	cause := context.Cause(ctx) // must precede Close, which ends ctx, too
-	s.Close()
-	if cause != nil {
-		return nil, r.Failed(cause)
-	}
-	return nil, err
+	return s, nil
 }
 
 // open sends the request, and waits for the beginning of the answer.
@@ -61,17 +59,14 @@ func (s *Stream) open(c *Client, r Request) error {
 // Read implements io.Reader. It waits until something arrives.
 func (s *Stream) Read(p []byte) (int, error) {
 	n, err := s.body.Read(p)
-	if n > 0 {
-		s.timer.Reset(Silence)
+	if n > 0 && !s.isWatch {
+		s.Heard()
 	}
-	if err == nil || err == io.EOF {
-		return n, err
-	}
-	if cause := context.Cause(s.ctx); cause != nil {
-		return n, cause
-	}
-	return n, err
+	return n, shortened(err, errorLimit)
 }
+
+// Heard tells the Stream that a whole frame of a watch has arrived.
+func (s *Stream) Heard() { s.timer.Reset(Silence) }
 
 // Close ends the request, unless it has ended already.
 func (s *Stream) Close() error {
@@ -105,6 +100,7 @@ func formatOf(resp *http.Response) (isProtobuf bool, err error) {
 	case wire.JSON:
 		return false, nil
 	default:
-		return false, fmt.Errorf("the answer is %q, neither JSON nor protobuf: is this the API server?", mediaType)
+		return false, fmt.Errorf("the answer is %q, neither JSON nor protobuf: is this the API server?",
+			wire.Shorten(mediaType, quoteLimit))
 	}
 }

@@ -18,7 +18,7 @@ import (
 var watchOfPods = Request{Method: "GET", Path: "/api/v1/pods", Query: url.Values{"watch": {"1"}}}
 
 func TestSilentStreamEnds(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	simulate(t, func(t *testing.T, f server) {
 		f.AddPods(2)
 		f.Script(t, "list pods: hang after 10 bytes")
 		client := clientOf(t, f, noCredential, Options{})
@@ -32,11 +32,13 @@ func TestSilentStreamEnds(t *testing.T) {
 		if !errors.Is(err, ErrSilent) || len(text) == 0 || time.Since(start) != Silence {
 			t.Errorf("after %v: %q, %v", time.Since(start), text, err)
 		}
+		_, err = s.Read(make([]byte, 1)) // The decoder of protobuf looks at the error of the second read.
+		testkit.WantEqual(t, "the error of another read", err, ErrSilent)
 	})
 }
 
 func TestUnansweredStreamEndsAfterSilence(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	simulate(t, func(t *testing.T, f server) {
 		f.Script(t, "watch pods: stall")
 		client := clientOf(t, f, noCredential, Options{})
 		start := time.Now()
@@ -50,13 +52,13 @@ func TestUnansweredStreamEndsAfterSilence(t *testing.T) {
 
 func TestHandshakeThatHangsIsGivenUp(t *testing.T) {
 	const handshakeTimeout = 10 * time.Second // the default of net/http
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	simulate(t, func(t *testing.T, f server) {
 		ours, theirs := net.Pipe()
 		defer theirs.Close()
 		go io.Copy(io.Discard, theirs)
 		silent := func(context.Context, string, string) (net.Conn, error) { return ours, nil }
-		client := clientOver(t, f, true, func(Dialer) Dialer { return silent })
-		defer client.Close()
+		f.line.Scheme = "https"
+		client := clientOf(t, f, noCredential, Options{Dial: silent})
 		start := time.Now()
 		_, err := client.Stream(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"})
 		testkit.WantError(t, "Stream", err, "TLS handshake timeout")
@@ -65,7 +67,7 @@ func TestHandshakeThatHangsIsGivenUp(t *testing.T) {
 }
 
 func TestStreamEndsWithTheCauseOfItsContext(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	simulate(t, func(t *testing.T, f server) {
 		client := clientOf(t, f, noCredential, Options{})
 		why := errors.New("enough")
 		ctx, cancel := context.WithTimeoutCause(t.Context(), 4*Silence, why)
@@ -82,6 +84,7 @@ func TestStreamEndsWithTheCauseOfItsContext(t *testing.T) {
 		bookmarks := 0
 		for lines.Scan() {
 			bookmarks++
+			s.Heard()
 		}
 		if lines.Err() != why || time.Since(start) != 4*Silence || bookmarks < 5 {
 			t.Errorf("after %v and %d bookmarks: %v", time.Since(start), bookmarks, lines.Err())
@@ -90,7 +93,7 @@ func TestStreamEndsWithTheCauseOfItsContext(t *testing.T) {
 }
 
 func TestAnswerMustBeJSONOrProtobuf(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	simulate(t, func(t *testing.T, f server) {
 		page := fakekube.Fault{
 			On:    fakekube.Requests{Verb: "list", Resource: "pods"},
 			Times: 2,
@@ -114,7 +117,7 @@ func TestAnswerMustBeJSONOrProtobuf(t *testing.T) {
 }
 
 func TestStreamKnowsItsForm(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	simulate(t, func(t *testing.T, f server) {
 		f.AddPods(1)
 		client := clientOf(t, f, noCredential, Options{})
 		for accept, want := range map[string]bool{

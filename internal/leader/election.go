@@ -83,6 +83,10 @@ type Election struct {
 	lastErr       error              // the error of the last renewal
 	isLost        bool               // term has ended because the lease was lost
 	holder        string             // the identity in the Lease when it was last read or written; "" if there is none
+	isHolderKnown bool               // the Lease was read or written
+
+	// writes are the contexts of the writes in flight, with the functions that end them.
+	writes map[context.Context]context.CancelCauseFunc
 
 	// Only Run uses the fields below.
 	observed     lease     // the Lease as it was last seen
@@ -107,6 +111,7 @@ func New(client *kube.Client, o Options) *Election {
 		id:      fmt.Sprintf("%s_%016x", o.Host, rand.Uint64()),
 		path:    "/apis/coordination.k8s.io/v1/namespaces/" + o.Namespace + "/leases/" + o.Name,
 		newMeta: json.RawMessage(fmt.Sprintf(`{"namespace":%q,"name":%q}`, o.Namespace, o.Name)),
+		writes:  map[context.Context]context.CancelCauseFunc{},
 		outage:  logging.NewOutage(o.Log, "lease", "requests work again", "lease", o.Namespace+"/"+o.Name),
 
 		tried:     tried,
@@ -121,11 +126,12 @@ func (e *Election) Lease() (path, identity string) { return e.path, e.id }
 func (e *Election) Name() string { return e.options.Namespace + "/" + e.options.Name }
 
 // Holder returns the identity of the replica that held the Lease when this replica last read or wrote it. It is "" if
-// none did, or if the Lease was not read yet. While this replica leads, it reads the Lease only after a conflict.
-func (e *Election) Holder() string {
+// none did. isKnown is false if the Lease was not read yet. While this replica leads, it reads the Lease only after a
+// conflict.
+func (e *Election) Holder() (identity string, isKnown bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.holder
+	return e.holder, e.isHolderKnown
 }
 
 // observe records the Lease as it was read or written.
@@ -134,6 +140,7 @@ func (e *Election) observe(current lease) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.holder = current.Spec.HolderIdentity
+	e.isHolderKnown = true
 }
 
 // Tried returns a channel that is closed after Run's first try to acquire the lease, whether it has succeeded or not.
@@ -158,15 +165,18 @@ func (e *Election) MayWrite() error {
 func (e *Election) WhilePermitted(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	e.mu.Lock()
-	term := e.term
-	e.mu.Unlock()
-	if term == nil {
+	defer e.mu.Unlock()
+	if e.term == nil {
 		cancel(errNotLeading)
 		return ctx, func() {}
 	}
-	unhook := context.AfterFunc(term, func() { cancel(errCutOff) })
+	e.writes[ctx] = cancel
+	unhook := context.AfterFunc(e.term, func() { cancel(errCutOff) }) // for a term that ends with resigned
 	return ctx, func() {
 		unhook()
+		e.mu.Lock()
+		delete(e.writes, ctx)
+		e.mu.Unlock()
 		cancel(nil)
 	}
 }
@@ -311,6 +321,11 @@ func (e *Election) endTermAsLost() (wasLeading bool) {
 func (e *Election) endTermLocked() {
 	e.deadlineTimer.Stop()
 	e.endTerm()
+	// The functions that wait for the end of the term run later than OnLost, which may end the writes as well, with
+	// another cause.
+	for _, cutOff := range e.writes {
+		cutOff(errCutOff)
+	}
 }
 
 // release ends the term, and gives back the lease if this replica may hold it. That saves the next leader the wait

@@ -15,7 +15,7 @@ import (
 // A renewal may hang although its context has ended, in a dial or while it waits for a credential. That must not
 // prolong the term.
 func TestTermEndsThoughARenewalHangs(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	simulate(t, func(t *testing.T, f server) {
 		start := time.Now()
 		slow := func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
 			if time.Since(start) > 0 {
@@ -28,7 +28,7 @@ func TestTermEndsThoughARenewalHangs(t *testing.T) {
 		f.AddNode("n")
 		f.Script(t, "write nodes: stall")
 		written := make(chan error, 1)
-		go func() { written <- r.write(t.Context()) }()
+		go func() { written <- r.write() }()
 
 		testkit.Pass(10*time.Second - 1)
 		r.wantLeading(t, "before the deadline", true)
@@ -45,7 +45,7 @@ func TestTermEndsThoughARenewalHangs(t *testing.T) {
 
 // A process that was frozen may continue with a write before its timers fire.
 func TestMayWriteChecksTheClock(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	simulate(t, func(t *testing.T, f server) {
 		r := startLeader(t, f, "a")
 		r.mu.Lock()
 		r.deadlineTimer.Stop()
@@ -59,7 +59,7 @@ func TestMayWriteChecksTheClock(t *testing.T) {
 }
 
 func TestLateRenewalDoesNotRestartTheTerm(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	simulate(t, func(t *testing.T, f server) {
 		r := startLeader(t, f, "a")
 		r.loseTerm(errHeld)
 		r.recordRenewal(time.Now().Add(time.Minute), nil)
@@ -72,7 +72,7 @@ func TestLateRenewalDoesNotRestartTheTerm(t *testing.T) {
 // Another replica may start to count the lease's duration when the server has the lease, long before the holder gets
 // the answer.
 func TestTermBeginsBeforeTheLeaseIsSent(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	simulate(t, func(t *testing.T, f server) {
 		r := startLeader(t, f, "a")
 		isPut := func(r fakekube.Request) bool { return r.Method == "PUT" }
 		before := len(leaseRequests(f, isPut))
@@ -94,11 +94,11 @@ func TestTermBeginsBeforeTheLeaseIsSent(t *testing.T) {
 
 // A renewal also moves the deadline of the writes that are in flight.
 func TestWriteMayOutlastATermThatIsRenewed(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	simulate(t, func(t *testing.T, f server) {
 		f.AddNode("n")
 		f.Script(t, "write nodes: delay 25s")
 		r := startLeader(t, f, "a")
-		if err := r.write(t.Context()); err != nil {
+		if err := r.write(); err != nil {
 			t.Error(err)
 		}
 		writes := f.Requests(func(r fakekube.Request) bool { return r.Resource == "nodes" })
@@ -107,7 +107,7 @@ func TestWriteMayOutlastATermThatIsRenewed(t *testing.T) {
 }
 
 func TestLeaderStopsWhenItsLeaseIsTaken(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	simulate(t, func(t *testing.T, f server) {
 		r := startLeader(t, f, "a")
 		storeLease(f, `{"holderIdentity":"other","leaseDurationSeconds":15}`)
 		testkit.Pass(5 * time.Second)
@@ -132,7 +132,7 @@ func TestTriedSaysWhenTheFirstTryIsOver(t *testing.T) {
 		{"the request is not answered", "get leases, always: stall", "", 5 * time.Second, false},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakekube.Server) {
+			simulate(t, func(t *testing.T, f server) {
 				if row.holder != "" {
 					storeHeldLease(f, row.holder, 15, time.Now())
 				}
@@ -157,7 +157,7 @@ func isClosed(channel <-chan struct{}) bool {
 }
 
 func TestIdentityIsTheHostAndARandomNumber(t *testing.T) {
-	simulate(t, func(t *testing.T, f *fakekube.Server) {
+	simulate(t, func(t *testing.T, f server) {
 		path, first := newElection(t, f, "host").Lease()
 		_, second := newElection(t, f, "host").Lease()
 		want := "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/podcount"

@@ -17,9 +17,20 @@ import (
 
 var leaseKey = fakekube.Key{Namespace: "kube-system", Name: "podcount"}
 
-// simulate runs a test in virtual time, with its own fake API server.
-func simulate(t *testing.T, test func(t *testing.T, f *fakekube.Server)) {
-	synctest.Test(t, func(t *testing.T) { test(t, fakekube.New()) })
+// server is a fake API server, and the protocol by which replicas reach it.
+type server struct {
+	*fakekube.Server
+	protocol string
+}
+
+// simulate runs a test in virtual time, with its own fake API server: once over HTTP/1.1, and once over HTTP/2.
+func simulate(t *testing.T, test func(t *testing.T, f server)) {
+	t.Helper()
+	for _, protocol := range fakekube.Protocols {
+		t.Run(protocol, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, server{fakekube.New(), protocol}) })
+		})
+	}
 }
 
 // credentialSource has the type of Config.Credential.
@@ -30,21 +41,30 @@ func noCredential(context.Context, *kubeconfig.Credential) (*kubeconfig.Credenti
 }
 
 // newElection returns a replica on a host of this name, which does not take part in the election yet. Its requests go
-// to http://HOST:1, so that tests can tell the replicas apart. Its client is closed when the test ends.
-func newElection(t *testing.T, f *fakekube.Server, host string) *replica {
+// to the host HOST:1, so that tests can tell the replicas apart. Its client is closed when the test ends.
+func newElection(t *testing.T, f server, host string) *replica {
 	return newElectionWith(t, f, host, noCredential)
 }
 
-func newElectionWith(t *testing.T, f *fakekube.Server, host string, credential credentialSource) *replica {
-	base := &url.URL{Scheme: "http", Host: host + ":1"}
-	cfg := &kubeconfig.Config{Server: base, Credential: credential}
-	client := kube.NewClient(cfg, kube.Options{Dial: f.ServeIn(t).Dial})
+func newElectionWith(t *testing.T, f server, host string, credential credentialSource) *replica {
+	line := f.ServeOver(t, f.protocol)
+	base := &url.URL{Scheme: line.Scheme, Host: host + ":1"}
+	withTLS := func(ctx context.Context, refused *kubeconfig.Credential) (*kubeconfig.Credential, error) {
+		cred, err := credential(ctx, refused)
+		cred.TLS = line.TLS
+		return cred, err
+	}
+	cfg := &kubeconfig.Config{Server: base, Credential: withTLS}
+	client := kube.NewClient(cfg, kube.Options{Dial: line.Dial})
 	t.Cleanup(client.Close)
 	r := &replica{
 		log:  &testkit.Buffer{},
 		won:  make(chan struct{}),
 		lost: make(chan error, 1),
 	}
+	var cutRequests context.CancelCauseFunc
+	r.requests, cutRequests = context.WithCancelCause(t.Context())
+	t.Cleanup(func() { cutRequests(nil) })
 	r.Election = New(client, Options{
 		Namespace:      leaseKey.Namespace,
 		Name:           leaseKey.Name,
@@ -53,8 +73,11 @@ func newElectionWith(t *testing.T, f *fakekube.Server, host string, credential c
 		RenewDeadline:  10 * time.Second,
 		RetryPeriod:    2 * time.Second,
 		ReleaseTimeout: 4 * time.Second,
-		OnLost:         func(why error) { r.lost <- why },
-		Log:            slog.New(slog.NewTextHandler(r.log, nil)),
+		OnLost: func(why error) {
+			cutRequests(why)
+			r.lost <- why
+		},
+		Log: slog.New(slog.NewTextHandler(r.log, nil)),
 	})
 	client.SetPermit(r.Election)
 	return r
@@ -67,14 +90,16 @@ type replica struct {
 	won  chan struct{} // closed when the replica is elected
 	lost chan error    // gets the reason when the replica loses the lease
 	stop func()        // asks the replica to stop, and waits until it has stopped
+
+	requests context.Context // of the replica's writes; ends when it loses the lease, as in podcount
 }
 
 // startReplica runs a replica until the test ends.
-func startReplica(t *testing.T, f *fakekube.Server, host string) *replica {
+func startReplica(t *testing.T, f server, host string) *replica {
 	return startReplicaWith(t, f, host, noCredential)
 }
 
-func startReplicaWith(t *testing.T, f *fakekube.Server, host string, credential credentialSource) *replica {
+func startReplicaWith(t *testing.T, f server, host string, credential credentialSource) *replica {
 	r := newElectionWith(t, f, host, credential)
 	stop, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -96,7 +121,7 @@ func startReplicaWith(t *testing.T, f *fakekube.Server, host string, credential 
 }
 
 // startLeader runs a replica until the test ends, and returns once it is elected.
-func startLeader(t *testing.T, f *fakekube.Server, host string) *replica {
+func startLeader(t *testing.T, f server, host string) *replica {
 	r := startReplica(t, f, host)
 	<-r.won
 	return r
@@ -124,28 +149,28 @@ func (r *replica) wantLost(t *testing.T, reason string) {
 }
 
 // write sends a write that only a leader may send, and returns its error.
-func (r *replica) write(ctx context.Context) error {
+func (r *replica) write() error {
 	patch := kube.Request{Method: "PATCH", Path: "/api/v1/nodes/n", Body: fakekube.Object{}}
-	return r.client.Send(ctx, patch, nil)
+	return r.client.Send(r.requests, patch, nil)
 }
 
 // storedLease returns the spec of the Lease at the server, or nil if there is none.
-func storedLease(f *fakekube.Server) fakekube.Object {
+func storedLease(f server) fakekube.Object {
 	spec, _ := f.Get("leases", leaseKey)["spec"].(fakekube.Object)
 	return spec
 }
 
 // storedHolder returns the holder of the Lease at the server.
-func storedHolder(f *fakekube.Server) string {
+func storedHolder(f server) string {
 	return fakekube.TextIn(storedLease(f), "holderIdentity")
 }
 
-func storeLease(f *fakekube.Server, spec string) {
+func storeLease(f server, spec string) {
 	f.PutJSON("leases", `{"metadata":{"namespace":"kube-system","name":"podcount"},"spec":`+spec+`}`)
 }
 
 // storeHeldLease stores the Lease as if its holder had just renewed it. clock is the time by the holder's clock.
-func storeHeldLease(f *fakekube.Server, holder string, seconds int, clock time.Time) {
+func storeHeldLease(f server, holder string, seconds int, clock time.Time) {
 	at := clock.UTC().Format(microTime)
 	storeLease(f, fmt.Sprintf(
 		`{"holderIdentity":%q,"leaseDurationSeconds":%d,"leaseTransitions":4,"acquireTime":%q,"renewTime":%q}`,
@@ -153,7 +178,7 @@ func storeHeldLease(f *fakekube.Server, holder string, seconds int, clock time.T
 }
 
 // leaseRequests returns all requests for the Lease that match, oldest first.
-func leaseRequests(f *fakekube.Server, match func(fakekube.Request) bool) []fakekube.Request {
+func leaseRequests(f server, match func(fakekube.Request) bool) []fakekube.Request {
 	return f.Requests(func(r fakekube.Request) bool {
 		return r.Resource == "leases" && match(r)
 	})

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"time"
 
 	"podcount/internal/kube"
+	"podcount/internal/wire"
 )
 
 // lease is the part of a Lease that is read and written.
@@ -21,6 +23,18 @@ type lease struct {
 	Spec     leaseSpec
 
 	isMissing bool // The server does not have the Lease yet.
+}
+
+const (
+	leaseLimit  = 1 << 20 // the maximum size of a Lease that is read, in bytes; all of it is kept, and written again
+	holderLimit = 1 << 10 // how many bytes of the holder's identity are kept and shown
+)
+
+// readFrom reads the answer to a request about a Lease. It is a func(io.Reader) error for Client.Send.
+func (l *lease) readFrom(answer io.Reader) error {
+	err := json.NewDecoder(wire.Limited(answer, leaseLimit)).Decode(l)
+	l.Spec.HolderIdentity = wire.Shorten(l.Spec.HolderIdentity, holderLimit)
+	return err
 }
 
 // leaseSpec is the spec of a Lease. Its numbers are of type int32 in the API.
@@ -133,7 +147,7 @@ func (e *Election) updateOnce(ctx context.Context, change leaseChange) (sentAt t
 // now on.
 func (e *Election) readLease(ctx context.Context) error {
 	var current lease
-	err := e.client.Send(ctx, kube.Request{Method: http.MethodGet, Path: e.path}, &current)
+	err := e.client.Send(ctx, kube.Request{Method: http.MethodGet, Path: e.path}, current.readFrom)
 	isMissing := kube.StatusOf(err).Reason == "NotFound"
 	if err != nil && !isMissing {
 		return err
@@ -164,7 +178,7 @@ func (e *Election) writeLease(ctx context.Context, spec leaseSpec) error {
 	}
 	request := kube.Request{Method: http.MethodPut, Path: e.path, Body: body, WithoutPermit: true}
 	var written lease
-	if err := e.client.Send(ctx, request, &written); err != nil {
+	if err := e.client.Send(ctx, request, written.readFrom); err != nil {
 		return err
 	}
 	e.observe(written)

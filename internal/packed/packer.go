@@ -71,9 +71,12 @@ func (d Draft) Equals(m *Metadata) bool { return d.labels == m.labels && string(
 // Keep returns the Metadata in memory of its own.
 func (d Draft) Keep() Metadata { return Metadata{text: string(d.text), labels: d.labels} }
 
-// Pack packs the metadata of an object. It returns an error if a name contains a slash, if a field contains a zero
-// byte, U+FFFD or bytes that are not UTF-8, or if the metadata is larger than maxSize.
+// Pack packs the metadata of an object. It returns an error if a field is longer than its limit, if a name contains a
+// slash, or if a field contains a zero byte, U+FFFD or bytes that are not UTF-8.
 func (p *Packer) Pack(fields Fields) (Draft, error) {
+	if err := checkSizes(fields); err != nil {
+		return Draft{}, err
+	}
 	p.buffer = appendNames(p.buffer[:0], fields)
 	namesEnd := len(p.buffer)
 	wantParts := nameParts
@@ -134,17 +137,48 @@ func hasAny(labels []Label) bool {
 	return false
 }
 
-// maxSize is the largest size of an object's metadata in bytes. Real objects have a few hundred.
-const maxSize = 64 << 10
+// NameLimit is the length of the longest name of an object, in bytes.
+const NameLimit = 253
+
+// The lengths of the longest fields, in bytes. Those of namespaces and labels are of the API. A uid has 36 bytes, and a
+// version is a number of 64 bits, so these have room to grow.
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
+const (
+	namespaceLimit = 63
+	uidLimit       = 64
+	versionLimit   = 64
+	labelLimit     = 63
+)
+
+// checkSizes returns an error if a field is longer than its limit.
+func checkSizes(fields Fields) error {
+	switch {
+	case len(fields.Namespace) > namespaceLimit:
+		return sizeError("namespace", fields.Namespace, namespaceLimit)
+	case len(fields.Name) > NameLimit:
+		return sizeError("name", fields.Name, NameLimit)
+	case len(fields.UID) > uidLimit:
+		return sizeError("uid", fields.UID, uidLimit)
+	case len(fields.ResourceVersion) > versionLimit:
+		return sizeError("resourceVersion", fields.ResourceVersion, versionLimit)
+	}
+	for _, label := range fields.Labels {
+		if label.IsPresent && len(label.Value) > labelLimit {
+			return sizeError("value of a label", label.Value, labelLimit)
+		}
+	}
+	return nil
+}
+
+func sizeError(field string, text []byte, limit int) error {
+	return fmt.Errorf("the %s has %d bytes; the limit is %d", field, len(text), limit)
+}
 
 var errBadCharacter = errors.New(
 	"a name contains a slash, or a field contains a zero byte, U+FFFD or bytes that are not UTF-8")
 
 // checkParts checks a text that was made of fields, and must have n parts.
 func checkParts(text []byte, n int, fields Fields) error {
-	if len(text) > maxSize {
-		return fmt.Errorf("the metadata has %d bytes; the limit is %d", len(text), maxSize)
-	}
 	hasSeparatorWithin := bytes.Count(text, []byte(separator)) != n-1
 	hasSlashWithin := bytes.IndexByte(fields.Namespace, '/') >= 0 || bytes.IndexByte(fields.Name, '/') >= 0
 	// encoding/json replaces bytes that are not UTF-8 by U+FFFD.

@@ -159,22 +159,27 @@ func TestHasSameLabels(t *testing.T) {
 
 func TestDraftEqualsOnlyTheSameVersion(t *testing.T) {
 	p := NewPacker(testKeys)
-	known := keep(t, p, object{"a", "7", labels{"app": "web"}})
-	for _, row := range []struct {
-		name string
-		now  object
-		want bool
-	}{
-		{"the same object", object{"a", "7", labels{"app": "web"}}, true},
-		{"another version", object{"a", "8", labels{"app": "web"}}, false},
-		{"another value", object{"a", "7", labels{"app": "db"}}, false},
-		{"another key", object{"a", "7", labels{"run": "web"}}, false},
-		{"no labels", object{"a", "7", nil}, false},
-	} {
-		draft, err := p.Pack(row.now.fields())
-		testkit.WantError(t, row.name, err, "")
-		if draft.Equals(known) != row.want {
-			t.Errorf("%s: Equals is not %v", row.name, row.want)
+	alone := labels{"app": "alone"}
+	shared := labels{"app": "web"}
+	keep(t, p, object{"the first of them", "7", shared})
+	for _, o := range []object{{"a", "7", alone}, {"b", "7", shared}} {
+		known := keep(t, p, o)
+		for _, row := range []struct {
+			name string
+			now  object
+			want bool
+		}{
+			{"the same object", o, true},
+			{"another version", object{o.name, "8", o.labels}, false},
+			{"another value", object{o.name, "7", labels{"app": "db"}}, false},
+			{"another key", object{o.name, "7", labels{"run": "web"}}, false},
+			{"no labels", object{o.name, "7", nil}, false},
+		} {
+			draft, err := p.Pack(row.now.fields())
+			testkit.WantError(t, row.name, err, "")
+			if draft.Equals(known) != row.want {
+				t.Errorf("%s: %s: Equals is not %v", o.name, row.name, row.want)
+			}
 		}
 	}
 }
@@ -224,12 +229,25 @@ func TestTextThatNoObjectCanHaveIsRefused(t *testing.T) {
 		{"a name that is not UTF-8", func(f *Fields) { f.Name = []byte("a\xff") }, badCharacter},
 		{"a replacement character", func(f *Fields) { f.Name = []byte("a\uFFFD") }, badCharacter},
 		{"a label that is not UTF-8", func(f *Fields) { f.Labels[0].Value = []byte("\xff") }, badCharacter},
-		{"the longest label", func(f *Fields) { f.Labels[0].Value = long(maxSize - 12) }, ""},
+		{"the longest namespace", func(f *Fields) { f.Namespace = long(63) }, ""},
+		{"a longer namespace", func(f *Fields) { f.Namespace = long(64) }, "the namespace has 64 bytes; the limit is 63"},
+		{"the longest name", func(f *Fields) { f.Name = long(253) }, ""},
+		{"a longer name", func(f *Fields) { f.Name = long(254) }, "the name has 254 bytes; the limit is 253"},
+		{"the longest uid", func(f *Fields) { f.UID = long(64) }, ""},
+		{"a longer uid", func(f *Fields) { f.UID = long(65) }, "the uid has 65 bytes; the limit is 64"},
+		{"the longest version", func(f *Fields) { f.ResourceVersion = long(64) }, ""},
 		{
-			"a label that is too long",
-			func(f *Fields) { f.Labels[0].Value = long(maxSize - 11) },
-			"the metadata has 65537 bytes; the limit is 65536",
+			"a longer version",
+			func(f *Fields) { f.ResourceVersion = long(65) },
+			"the resourceVersion has 65 bytes; the limit is 64",
 		},
+		{"the longest label", func(f *Fields) { f.Labels[0].Value = long(63) }, ""},
+		{
+			"a longer label",
+			func(f *Fields) { f.Labels[0].Value = long(64) },
+			"the value of a label has 64 bytes; the limit is 63",
+		},
+		{"a longer label that is not present", func(f *Fields) { f.Labels[1].Value = long(64) }, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			p := NewPacker(testKeys)

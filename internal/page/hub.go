@@ -97,7 +97,7 @@ func (h *hub) listenOrStopLocked() {
 	isWanted := slices.ContainsFunc(h.viewers, func(v *viewer) bool { return v.wantsSteps })
 	switch {
 	case isWanted && h.stopListening == nil:
-		h.stopListening = h.trace.Listen(h.addStep)
+		h.stopListening = h.trace.ListenWithin(h.hasRoom, h.addStep)
 	case !isWanted && h.stopListening != nil:
 		h.stopListening()
 		h.stopListening = nil
@@ -110,13 +110,17 @@ func (h *hub) hasViewers() bool {
 	return len(h.viewers) > 0
 }
 
-// addStep keeps a step until sendSteps sends it. The program waits for addStep, so it only copies the step.
-func (h *hub) addStep(s trace.Step) {
-	if len(h.steps) == cap(h.steps) {
-		h.skipped.Add(1)
-		return
+// hasRoom reports whether addStep can keep another step. If not, the step is skipped.
+func (h *hub) hasRoom() bool {
+	if len(h.steps) < cap(h.steps) {
+		return true
 	}
-	s.Bytes = bytes.Clone(s.Bytes)
+	h.skipped.Add(1)
+	return false
+}
+
+// addStep keeps a step until sendSteps sends it. The program waits for addStep.
+func (h *hub) addStep(s trace.Step) {
 	select {
 	case h.steps <- s:
 	default: // another goroutine was faster
@@ -133,7 +137,7 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// sendSteps sends the steps that wait to the viewers that want steps.
+// sendSteps sends the steps that wait to the viewers that want steps. Here they are masked and become JSON.
 func (h *hub) sendSteps() {
 	var batch bytes.Buffer
 	count := 0

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -249,4 +250,18 @@ func TestStatuszNegotiatesLikeKubernetes(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestMostCrowdedAreTheTenWithTheMostPods(t *testing.T) {
+	pods := map[string]int{}
+	for i := range 30 {
+		pods[fmt.Sprintf("n%02d", i)] = i / 2
+	}
+	var names []string
+	for _, crowd := range MostCrowded(maps.All(pods)) {
+		names = append(names, fmt.Sprintf("%s:%d", crowd.Name, crowd.Pods))
+	}
+	testkit.WantEqual(t, "the names", strings.Join(names, " "),
+		"n28:14 n29:14 n26:13 n27:13 n24:12 n25:12 n22:11 n23:11 n20:10 n21:10")
+	testkit.WantEqual(t, "without pods", MostCrowded(maps.All(map[string]int{})), []Crowd{})
 }

@@ -2,6 +2,8 @@
 package page
 
 import (
+	"iter"
+	"slices"
 	"sort"
 	"time"
 )
@@ -120,16 +122,15 @@ type Sample struct {
 const mostCrowded = 10
 
 // MostCrowded returns the ten names with the most pods, the largest number first.
-func MostCrowded(pods map[string]int) []Crowd {
-	all := []Crowd{}
+func MostCrowded(pods iter.Seq2[string, int]) []Crowd {
+	top := []Crowd{}
 	for name, count := range pods {
-		all = append(all, Crowd{Name: name, Pods: count})
-	}
-	sort.Slice(all, func(i, j int) bool {
-		if all[i].Pods != all[j].Pods {
-			return all[i].Pods > all[j].Pods
+		at := sort.Search(len(top), func(i int) bool {
+			return count > top[i].Pods || count == top[i].Pods && name < top[i].Name
+		})
+		if at < mostCrowded {
+			top = slices.Insert(top[:min(len(top), mostCrowded-1)], at, Crowd{Name: name, Pods: count})
 		}
-		return all[i].Name < all[j].Name
-	})
-	return all[:min(len(all), mostCrowded)]
+	}
+	return top
 }

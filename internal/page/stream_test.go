@@ -241,6 +241,20 @@ func TestStepsThatAreTooFastAreCounted(t *testing.T) {
 	})
 }
 
+func TestStepsForWhichThereIsNoRoomAreNotBuilt(t *testing.T) {
+	h := newHub(new(trace.Trace))
+	h.join(true)
+	built := 0
+	for range stepLimit + 40 {
+		h.trace.EmitBuilt(0, func() trace.Step {
+			built++
+			return trace.Step{}
+		})
+	}
+	testkit.WantNumber(t, "steps that were built", built, stepLimit)
+	testkit.WantNumber(t, "steps that were skipped", int(h.skipped.Load()), 40)
+}
+
 func TestStepsThatAreTooLargeAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, nil)
@@ -269,15 +283,6 @@ func TestStepsThatAViewerMissesAreCountedForThisViewer(t *testing.T) {
 	testkit.WantEqual(t, "the next message", string(<-slow.messages), "event: skipped\ndata: 8\n\n")
 	testkit.WantEqual(t, "the message after it", string(<-slow.messages), "d")
 	testkit.WantNumber(t, "skipped", slow.skipped, 0)
-}
-
-// The trace wants its bytes back after the call.
-func TestStepHasItsOwnBytes(t *testing.T) {
-	h := newHub(new(trace.Trace))
-	bytes := []byte("before")
-	h.addStep(trace.Step{Bytes: bytes})
-	copy(bytes, "after!")
-	testkit.WantEqual(t, "the bytes", string((<-h.steps).Bytes), "before")
 }
 
 func TestEndOfRunEndsAllStreams(t *testing.T) {

@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -45,7 +46,8 @@ func (l *Lifetime) Err() error {
 
 // WithGrace returns a context that ends with ctx, or when the time grace has passed since stop ended.
 func WithGrace(ctx, stop context.Context, grace time.Duration) context.Context {
-	ctx, cancel := context.WithCancel(ctx)
-	context.AfterFunc(stop, func() { time.AfterFunc(grace, cancel) })
+	ctx, cancel := context.WithCancelCause(ctx)
+	tooLate := fmt.Errorf("cut off %v after the stop began", grace)
+	context.AfterFunc(stop, func() { time.AfterFunc(grace, func() { cancel(tooLate) }) })
 	return ctx
 }

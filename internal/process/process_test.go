@@ -1,6 +1,8 @@
 package process
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"syscall"
 	"testing"
@@ -8,6 +10,16 @@ import (
 
 	"podcount/internal/testkit"
 )
+
+// The error of a lost lease may wrap that of a request that was cut off.
+func TestErrorThatStopsIsToldEvenIfItWrapsAnEnd(t *testing.T) {
+	lost := fmt.Errorf("the lease is lost: %w", context.Canceled)
+	l := NewLifetime(t.Context(), 0)
+	defer l.End()
+	l.StopWith(lost)
+	l.StopWith(nil)
+	testkit.WantEqual(t, "the error", l.Err(), lost)
+}
 
 func TestSecondSignalExitsUnlessItIsACopy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

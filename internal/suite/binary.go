@@ -158,6 +158,7 @@ func RunBinary(t *testing.T, env []string, args ...string) (*exec.Cmd, <-chan st
 	go func() {
 		defer close(lines)
 		scanner := bufio.NewScanner(stderr)
+		scanner.Buffer(nil, 64<<20) // A line that did not fit would end the reading, and podcount would drop the rest.
 		for scanner.Scan() {
 			lines <- scanner.Text()
 		}

@@ -4,6 +4,8 @@ package testkit
 
 import (
 	"cmp"
+	"encoding/json"
+	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -74,4 +76,9 @@ func WantEqual[T any](t testing.TB, what string, got, want T) {
 func Pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
+}
+
+// Into returns a function that decodes JSON into a value, for kube.Client.Send.
+func Into(value any) func(io.Reader) error {
+	return func(r io.Reader) error { return json.NewDecoder(r).Decode(value) }
 }

@@ -28,8 +28,9 @@ func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
 
 func (h *handler) Handle(ctx context.Context, record slog.Record) error {
 	if h.trace.IsOn() {
-		step := Step{Point: LogLine, Type: levelName(record.Level), Text: h.line(ctx, record)}
-		h.trace.emit(step, placeOf(record.PC))
+		h.trace.emit(record.PC, func() Step {
+			return Step{Point: LogLine, Type: levelName(record.Level), Text: h.line(ctx, record)}
+		})
 	}
 	if !h.next.Enabled(ctx, record.Level) {
 		return nil

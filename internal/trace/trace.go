@@ -2,11 +2,15 @@
 //
 // The program emits a Step at each of its Points: a frame has arrived, the cache has changed, a worker has taken a key.
 // While nobody listens, a point costs one atomic load. Emit never waits for anything but the listeners, which must not
-// wait either.
+// wait either. Listeners cost the program little: a step has a limited size, it is not built unless one of them has room
+// for it, and they mask the frames themselves.
 package trace
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"path"
 	"runtime"
@@ -62,15 +66,46 @@ type Step struct {
 	Took    time.Duration `json:"took,omitempty"`  // how long the step took, in nanoseconds
 	Count   int           `json:"count,omitempty"` // of objects, ready keys or failures, as the point says
 
-	// Bytes are the first bytes of a frame, as Mask returns it, or of a patch: at most ByteLimit. Size is the number of
+	// Bytes are the first bytes of a patch or, after Masked, of a masked frame: at most ByteLimit. Size is the number of
 	// all bytes.
 	Bytes      []byte `json:"bytes,omitempty"`
 	Size       int    `json:"size,omitempty"`
 	IsProtobuf bool   `json:"protobuf,omitempty"` // else the bytes are JSON
+
+	// frame has the first bytes of a frame as it has arrived. It is a pointer so that no %v shows them.
+	frame *[]byte
 }
 
-// ByteLimit is how many bytes of a message a step shows.
-const ByteLimit = 4 << 10
+const (
+	// ByteLimit is how many bytes of a message a step shows, and of a text.
+	ByteLimit = 4 << 10
+	// frameLimit is how many bytes of a frame a step has. It is more, because what is masked in JSON is short.
+	frameLimit = 2 * ByteLimit
+)
+
+// WithFrame returns the step of a frame, with a copy of the first bytes of head. Only Masked and MarshalJSON read them.
+// Type, Size and IsProtobuf must be set: they say how to mask the frame.
+func (s Step) WithFrame(head []byte) Step {
+	head = bytes.Clone(head[:min(len(head), frameLimit)])
+	s.frame = &head
+	return s
+}
+
+// Masked returns the step with what may be shown of its frame in Bytes. This takes a while, so a listener should let
+// another goroutine do it.
+func (s Step) Masked() Step {
+	if s.frame != nil {
+		s.Bytes = maskFrame(*s.frame, s)
+		s.frame = nil
+	}
+	return s
+}
+
+// MarshalJSON returns the masked step.
+func (s Step) MarshalJSON() ([]byte, error) {
+	type fields Step // without this method
+	return json.Marshal(fields(s.Masked()))
+}
 
 // Trace passes steps to listeners. Its methods are safe for concurrent use. A nil Trace has no listeners.
 type Trace struct {
@@ -80,9 +115,12 @@ type Trace struct {
 	mu sync.Mutex // held while listeners is replaced
 }
 
-type listener struct{ handle func(Step) }
+type listener struct {
+	hasRoom func() bool
+	handle  func(Step)
+}
 
-// IsOn reports whether somebody listens. Points whose steps take work to build ask it first.
+// IsOn reports whether somebody listens.
 func (t *Trace) IsOn() bool { return t != nil && t.listeners.Load() != nil }
 
 // Emit passes a step to all listeners. It sets Number, At and Where.
@@ -92,33 +130,52 @@ func (t *Trace) Emit(s Step) { t.EmitFor(1, s) }
 // and EmitFor.
 func (t *Trace) EmitFor(helpers int, s Step) {
 	if t.IsOn() {
-		t.emit(s, callerOf(helpers+2))
+		t.emit(callerOf(helpers+2), func() Step { return s })
 	}
 }
 
-// emit passes a step of a function to all listeners.
-func (t *Trace) emit(s Step, where string) {
+// EmitBuilt is EmitFor for steps that take work to build. It calls build at most once, and only if a listener has room.
+func (t *Trace) EmitBuilt(helpers int, build func() Step) {
+	if t.IsOn() {
+		t.emit(callerOf(helpers+2), build)
+	}
+}
+
+// emit passes a step of the function at a program counter to all listeners that have room.
+func (t *Trace) emit(pc uintptr, build func() Step) {
 	listeners := t.listeners.Load()
 	if listeners == nil {
 		return
 	}
-	s.Number = t.number.Add(1)
-	s.At = time.Now()
-	s.Where = where
-	if s.Size == 0 {
-		s.Size = len(s.Bytes)
-	}
-	s.Bytes = s.Bytes[:min(len(s.Bytes), ByteLimit)]
+	number := t.number.Add(1)
+	var s Step // Its Number is 0 until it is built.
 	for _, l := range *listeners {
+		if !l.hasRoom() {
+			continue
+		}
+		if s.Number == 0 {
+			s = build()
+			s.Number = number
+			s.At = time.Now()
+			s.Where = placeOf(pc)
+			s.limit()
+		}
 		l.handle(s)
 	}
 }
 
-// callerOf names a calling function: see placeOf. 0 is callerOf itself, and 1 its caller.
-func callerOf(depth int) string {
-	pcs := make([]uintptr, 1)
-	runtime.Callers(depth+1, pcs)
-	return placeOf(pcs[0])
+// limit makes a step small, and independent of the memory of its builder.
+func (s *Step) limit() {
+	s.Size = cmp.Or(s.Size, len(s.Bytes))
+	s.Bytes = bytes.Clone(s.Bytes[:min(len(s.Bytes), ByteLimit)])
+	s.Text = strings.ToValidUTF8(strings.Clone(s.Text[:min(len(s.Text), ByteLimit)]), "")
+}
+
+// callerOf returns the program counter of a calling function. 0 is callerOf itself, and 1 its caller.
+func callerOf(depth int) uintptr {
+	var pcs [1]uintptr
+	runtime.Callers(depth+1, pcs[:])
+	return pcs[0]
 }
 
 // placeOf names the function at a program counter, as in "watch.go:975 (*Reflector).handleEvent" or
@@ -144,9 +201,15 @@ func placeOf(pc uintptr) string {
 
 // Listen calls handle with every step from now on, until stop is called; a step that is being emitted then may still
 // follow. Several goroutines call handle at once, so their steps may come out of order. handle must not wait, because
-// the program waits for it, and must not change or keep the step's bytes.
+// the program waits for it.
 func (t *Trace) Listen(handle func(Step)) (stop func()) {
-	own := &listener{handle}
+	return t.ListenWithin(func() bool { return true }, handle)
+}
+
+// ListenWithin is Listen for a listener that may have no room for a step. hasRoom is called once for each step. If it
+// returns false, the listener does not get the step.
+func (t *Trace) ListenWithin(hasRoom func() bool, handle func(Step)) (stop func()) {
+	own := &listener{hasRoom, handle}
 	t.replace(func(old []*listener) []*listener { return append(old, own) })
 	return func() {
 		t.replace(func(old []*listener) (others []*listener) {

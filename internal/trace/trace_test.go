@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"strings"
@@ -84,6 +85,87 @@ func TestStepShowsTheFirstBytesAndTheWholeSize(t *testing.T) {
 	testkit.WantEqual(t, "the size", steps()[0].Size, ByteLimit+1)
 }
 
+func TestStepHasItsOwnBytes(t *testing.T) {
+	tr := new(Trace)
+	steps := record(t, tr)
+	patch := []byte("before")
+	frame := []byte(`{"type":"ADDED"}`)
+	tr.EmitBuilt(0, func() Step { return Step{Bytes: patch} })
+	tr.EmitBuilt(0, func() Step { return Step{Size: len(frame)}.WithFrame(frame) })
+	clear(patch)
+	clear(frame)
+	testkit.WantEqual(t, "the bytes of a patch", string(steps()[0].Bytes), "before")
+	testkit.WantEqual(t, "the bytes of a frame", string(steps()[1].Masked().Bytes), `{"type":"ADDED"}`)
+}
+
+func TestStepHasOnlyTheBeginningOfAFrame(t *testing.T) {
+	step := Step{}.WithFrame(make([]byte, 1<<20))
+	testkit.WantNumber(t, "bytes of the frame", cap(*step.frame), frameLimit)
+}
+
+func TestStepShowsItsFrameOnlyMasked(t *testing.T) {
+	frame := []byte(`{"type":"ADDED","object":{"secret":"hunter2"}}`)
+	tr := new(Trace)
+	steps := record(t, tr)
+	tr.Emit(Step{Point: Frame, Size: len(frame)}.WithFrame(frame))
+	step := steps()[0]
+	text, err := json.Marshal(step)
+	testkit.WantError(t, "Marshal", err, "")
+	var read Step
+	testkit.WantError(t, "Unmarshal", json.Unmarshal(text, &read), "")
+	testkit.WantEqual(t, "the bytes in its JSON", string(read.Bytes), `{"type":"ADDED","object":{"secret":"***"}}`)
+	testkit.WantNumber(t, "bytes beside that", len(step.Bytes), 0)
+	for _, printed := range []string{fmt.Sprintf("%v", step), fmt.Sprintf("%+v", &step), fmt.Sprintf("%#v", step)} {
+		if strings.Contains(printed, "hunter2") || strings.Contains(printed, "104 117 110") {
+			t.Errorf("it prints its frame: %s", printed)
+		}
+	}
+}
+
+func TestStepForWhichNoListenerHasRoomIsNotBuilt(t *testing.T) {
+	tr := new(Trace)
+	built, handled := 0, 0
+	build := func() Step {
+		built++
+		return Step{}
+	}
+	hasRoom := false
+	defer tr.ListenWithin(func() bool { return hasRoom }, func(Step) { handled++ })()
+	log := slog.New(NewHandler(slog.DiscardHandler, tr))
+	value := &countedValue{}
+	tr.EmitBuilt(0, build)
+	log.Info("a line", "value", value)
+	testkit.WantNumber(t, "steps that were built", built, 0)
+	testkit.WantNumber(t, "values that were formatted", value.formatted, 0)
+	hasRoom = true
+	tr.EmitBuilt(0, build)
+	log.Info("a line", "value", value)
+	testkit.WantNumber(t, "steps that were built with room", built, 1)
+	testkit.WantNumber(t, "values that were formatted with room", value.formatted, 1)
+	testkit.WantNumber(t, "steps that were handled", handled, 2)
+}
+
+// countedValue is a value of a log line that counts how often it is formatted.
+type countedValue struct{ formatted int }
+
+func (v *countedValue) String() string {
+	v.formatted++
+	return "value"
+}
+
+func TestStepIsBuiltOnceForAllListeners(t *testing.T) {
+	tr := new(Trace)
+	first, second := record(t, tr), record(t, tr)
+	built := 0
+	tr.EmitBuilt(0, func() Step {
+		built++
+		return Step{Text: strings.Repeat("x", ByteLimit+1)}
+	})
+	testkit.WantNumber(t, "steps that were built", built, 1)
+	testkit.WantEqual(t, "the second one's step", second()[0], first()[0])
+	testkit.WantNumber(t, "the length of its text", len(second()[0].Text), ByteLimit)
+}
+
 func TestStepIsShortJSON(t *testing.T) {
 	text, err := json.Marshal(Step{Number: 1, Point: Added, Key: "default/web"})
 	testkit.WantError(t, "Marshal", err, "")
@@ -122,43 +204,6 @@ func TestHandlerWithoutListenersWantsOnlyWhatTheNextOneWants(t *testing.T) {
 	testkit.WantEqual(t, "INFO is enabled", h.Enabled(t.Context(), slog.LevelInfo), false)
 	testkit.WantEqual(t, "WARN is enabled", h.Enabled(t.Context(), slog.LevelWarn), true)
 }
-
-func TestTapTakesTheBytesOfAFrame(t *testing.T) {
-	tr := new(Trace)
-	record(t, tr)
-	tap := NewTap(tr, strings.NewReader("onetwothree"))
-	io.CopyN(io.Discard, tap, 8) // a decoder reads ahead
-	testkit.WantEqual(t, "the first frame", string(tap.Take(0, 3)), "one")
-	testkit.WantEqual(t, "the second frame", string(tap.Take(3, 6)), "two")
-	io.Copy(io.Discard, tap)
-	testkit.WantEqual(t, "the third frame", string(tap.Take(6, 11)), "three")
-}
-
-func TestTapHasOnlyFramesThatBeganWhileSomebodyListened(t *testing.T) {
-	tr := new(Trace)
-	tap := NewTap(tr, strings.NewReader("onetwo"))
-	io.CopyN(io.Discard, tap, 2)
-	record(t, tr)
-	io.CopyN(io.Discard, tap, 4)
-	testkit.WantEqual(t, "the frame that had begun", string(tap.Take(0, 3)), "")
-	testkit.WantEqual(t, "the next frame", string(tap.Take(3, 6)), "two")
-}
-
-func TestTapForgetsWhatIsTooLong(t *testing.T) {
-	tr := new(Trace)
-	record(t, tr)
-	tap := NewTap(tr, io.LimitReader(zeros{}, 3*tapLimit))
-	io.Copy(io.Discard, tap)
-	testkit.WantEqual(t, "the frame", len(tap.Take(0, 3*tapLimit)), 0)
-	if len(tap.data) > tapLimit {
-		t.Errorf("the tap holds %d bytes, want at most %d", len(tap.data), tapLimit)
-	}
-}
-
-// zeros is an endless stream.
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
 func BenchmarkPointWithoutListener(b *testing.B) {
 	tr := new(Trace)

@@ -46,8 +46,8 @@ func eachField(in *json.Decoder, read func(name string) error) error {
 		return err
 	}
 	if begin != json.Delim('{') {
-		found := cmp.Or[json.Token](begin, "null") // Token returns nil for null.
-		return fmt.Errorf("the answer should be a JSON object, but begins with %v", found)
+		found := fmt.Sprint(cmp.Or[json.Token](begin, "null")) // Token returns nil for null.
+		return fmt.Errorf("the answer should be a JSON object, but begins with %s", Shorten(found, quoteLimit))
 	}
 	for {
 		token, err := nextToken(in)
@@ -83,12 +83,94 @@ func (d *Decoder) readListMeta(in *json.Decoder, meta *ListMeta) error {
 		var err error
 		switch string(name) {
 		case "resourceVersion":
-			err = Unmarshal(value, &meta.ResourceVersion, "metadata.resourceVersion")
+			meta.ResourceVersion, err = textOf(value, "metadata.resourceVersion")
 		case "continue":
-			err = Unmarshal(value, &meta.Continue, "metadata.continue")
+			meta.Continue, err = textOf(value, "metadata.continue")
 		}
 		if err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// textOf returns a JSON string, or "" for null.
+func textOf(value []byte, field string) (string, error) {
+	var text Text
+	err := text.Read(value, field)
+	return string(text), err
+}
+
+// errEnough ends the reading of an answer of which enough is known.
+var errEnough = errors.New("enough was read")
+
+// ReadListMeta reads the metadata of a list in JSON, and nothing that follows them.
+func ReadListMeta(r io.Reader) (meta ListMeta, err error) {
+	d := NewDecoder(nil)
+	in := newSource(r).newJSONDecoder()
+	err = eachField(in, func(name string) error {
+		if name != "metadata" {
+			return d.skipField(in, name)
+		}
+		if err := d.readListMeta(in, &meta); err != nil {
+			return err
+		}
+		return errEnough
+	})
+	if err != nil && err != errEnough {
+		return ListMeta{}, err
+	}
+	return meta, meta.check()
+}
+
+// ReadResources reads an answer of discovery, which is JSON. It calls handle with the name of each resource, which is
+// valid only during the call. It returns the kind of the answer, which should be APIResourceList.
+// https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
+func ReadResources(r io.Reader, handle func(name []byte)) (kind string, err error) {
+	d := NewDecoder(nil)
+	in := newSource(r).newJSONDecoder()
+	var resource Text
+	err = eachField(in, func(name string) error {
+		switch name {
+		case "kind":
+			text, err := d.readText(in, name)
+			kind = text
+			return err
+		case "resources":
+			return eachElement(in, name, func(int) error {
+				resource = resource[:0]
+				if err := d.readName(in, &resource); err != nil {
+					return err
+				}
+				handle(resource)
+				return nil
+			})
+		default:
+			return d.skipField(in, name)
+		}
+	})
+	return Shorten(kind, typeLimit), err
+}
+
+// readText reads the value of a field, which is a string.
+func (d *Decoder) readText(in *json.Decoder, field string) (string, error) {
+	if err := d.readValue(in); err != nil {
+		return "", fmt.Errorf("%s: %w", field, err)
+	}
+	return textOf(d.raw, field)
+}
+
+// readName reads the name of the next resource.
+func (d *Decoder) readName(in *json.Decoder, name *Text) error {
+	if err := d.readValue(in); err != nil {
+		return fmt.Errorf("resources: %w", err)
+	}
+	if err := WantObject(d.raw, "resources"); err != nil {
+		return err
+	}
+	for member, value := range Members(d.raw) {
+		if string(member) == "name" {
+			return name.Read(value, "resources.name")
 		}
 	}
 	return nil
@@ -96,26 +178,34 @@ func (d *Decoder) readListMeta(in *json.Decoder, meta *ListMeta) error {
 
 // readItems reads the objects of a list, and calls handle after each. null is the empty list.
 func (d *Decoder) readItems(in *json.Decoder, handle func() error) error {
+	return eachElement(in, "items", func(index int) error {
+		if err := d.readObject(in); err != nil {
+			return &ItemError{Item: index, Err: err}
+		}
+		return handle()
+	})
+}
+
+// eachElement reads one JSON array, the value of a field. It calls read with the index of each element, and read must
+// consume the element. It returns the errors of read unchanged. null is the empty array.
+func eachElement(in *json.Decoder, field string, read func(index int) error) error {
 	begin, err := nextToken(in)
 	if err != nil {
-		return fmt.Errorf("items: %w", err)
+		return fmt.Errorf("%s: %w", field, err)
 	}
 	if begin == nil { // null
 		return nil
 	}
 	if begin != json.Delim('[') {
-		return errors.New("items: this should be a JSON array")
+		return fmt.Errorf("%s: this should be a JSON array", field)
 	}
 	for index := 0; in.More(); index++ {
-		if err := d.readObject(in); err != nil {
-			return &ItemError{Item: index, Err: err}
-		}
-		if err := handle(); err != nil {
+		if err := read(index); err != nil {
 			return err
 		}
 	}
 	if _, err := nextToken(in); err != nil {
-		return fmt.Errorf("items: %w", err)
+		return fmt.Errorf("%s: %w", field, err)
 	}
 	return nil
 }
@@ -123,18 +213,25 @@ func (d *Decoder) readItems(in *json.Decoder, handle func() error) error {
 // eventsJSON returns a function that reads the next frame of a watch. The function returns io.EOF at the end.
 func (d *Decoder) eventsJSON(src *source) func() (Event, error) {
 	in := src.newJSONDecoder()
+	src.hasFrames = true
 	return func() (Event, error) {
 		start := in.InputOffset()
 		d.into.Reset()
 		if err := d.readValue(in); err != nil {
+			if beginning := src.takeHugeError(); beginning != nil {
+				status := quoted(beginning)
+				return Event{Type: "ERROR", Status: &status, Size: src.bytesRead - start}, nil
+			}
 			return Event{}, err
 		}
 		event, err := d.readEvent(d.raw)
 		if err != nil {
 			return event, fmt.Errorf("after byte %d: %w", start, err)
 		}
-		event.Start = start
-		event.End = in.InputOffset()
+		event.Size = in.InputOffset() - start
+		if d.wantsHead() {
+			event.Head = d.raw[:min(len(d.raw), headLimit)]
+		}
 		return event, nil
 	}
 }
@@ -149,9 +246,11 @@ func (d *Decoder) readEvent(frame []byte) (Event, error) {
 	for name, value := range Members(frame) {
 		switch string(name) {
 		case "type":
-			if err := Unmarshal(value, &event.Type, "type"); err != nil {
+			text, err := textOf(value, "type")
+			if err != nil {
 				return event, err
 			}
+			event.Type = Shorten(text, typeLimit)
 		case "object":
 			object = value
 		}
@@ -159,7 +258,12 @@ func (d *Decoder) readEvent(frame []byte) (Event, error) {
 	switch event.Type {
 	case "ERROR":
 		event.Status = new(Status)
-		return event, Unmarshal(object, event.Status, "object")
+		err := event.Status.readJSON(object)
+		if err == errLongStatus {
+			*event.Status = quoted(object)
+			return event, nil
+		}
+		return event, err
 	case "ADDED", "MODIFIED", "DELETED", "BOOKMARK":
 		return event, d.into.ReadJSON(object)
 	default:

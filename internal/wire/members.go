@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"strings"
 	"unicode/utf8"
@@ -52,11 +53,14 @@ func Members(value []byte) iter.Seq2[[]byte, []byte] {
 // and keep its memory, slice it: t = t[:0].
 type Text []byte
 
-// Read copies a JSON string into the text. It ignores null. For any other value, it returns an error that names the
-// field, and leaves the text unchanged.
+// Read copies a JSON string into the text. It ignores null. For any other value, or a string of more than 64 KiB, it
+// returns an error that names the field, and leaves the text unchanged.
 //
 // The value must come from ReadJSON or Members, as for WantObject.
 func (t *Text) Read(value []byte, field string) error {
+	if value[0] == '"' && len(value) > textLimit {
+		return fmt.Errorf("%s: a string of %d bytes is too long, the limit is %d", field, len(value), textLimit)
+	}
 	isPlain := value[0] == '"' && bytes.IndexByte(value, '\\') < 0 && utf8.Valid(value)
 	if isPlain { // most strings are, and this allocates nothing
 		*t = append((*t)[:0], value[1:len(value)-1]...)
@@ -89,7 +93,11 @@ func (r Raw) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 func Unmarshal(value []byte, into any, field string) error {
 	err := json.Unmarshal(value, into)
 	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) && field != "" {
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	wrong.Value = Shorten(wrong.Value, quoteLimit) // It has all digits of a number.
+	if field != "" {
 		wrong.Struct = "item"
 		wrong.Field = field
 	}

@@ -46,6 +46,12 @@ type (
 	// stringTarget receives a string, like Text, but allocates it.
 	stringTarget string
 
+	// shortTarget receives the beginning of a string of any length: see Shorten.
+	shortTarget struct {
+		into  *string
+		limit int
+	}
+
 	// intTarget receives a number.
 	intTarget int
 
@@ -203,6 +209,23 @@ func (s *stringTarget) readField(r *protobufReader, f field) error {
 	return nil
 }
 
+func (s *shortTarget) readField(r *protobufReader, f field) error {
+	if err := r.checkType(f, bytesType, "a string"); err != nil {
+		return err
+	}
+	size := int(f.end - r.offset())
+	beginning, err := r.peek(min(size, s.limit))
+	if err != nil {
+		return err
+	}
+	*s.into = string(beginning)
+	if size > s.limit {
+		*s.into = markCut(beginning, size)
+	}
+	*s.into = strings.ToValidUTF8(*s.into, "\uFFFD")
+	return nil
+}
+
 func (n *intTarget) readField(r *protobufReader, f field) error {
 	if err := r.checkType(f, varintType, "a number"); err != nil {
 		return err
@@ -269,6 +292,16 @@ func (r *protobufReader) readText(f field) ([]byte, error) {
 
 // offset is the number of bytes of the stream that have been read.
 func (r *protobufReader) offset() int64 { return r.source.bytesRead - int64(r.in.Buffered()) }
+
+// keepHead makes the source collect the bytes from here on. It waits for none of them: the first ones are here already,
+// and the others pass when they are read.
+func (r *protobufReader) keepHead() {
+	if r.source.head == nil {
+		r.source.head = make([]byte, 0, headLimit)
+	}
+	here, _ := r.in.Peek(min(r.in.Buffered(), headLimit))
+	r.source.head = append(r.source.head[:0], here...)
+}
 
 // skipTo skips the bytes before an offset, if they have not been read already.
 func (r *protobufReader) skipTo(offset int64) error {

@@ -54,6 +54,7 @@ func (r *protobufReader) readItem(end int64, schema Schema) error {
 func (d *Decoder) eventsProtobuf(src *source) func() (Event, error) {
 	w := &protobufWatch{
 		protobufReader: newProtobufReader(src),
+		decoder:        d,
 		into:           d.into,
 		object:         d.into.Schema(),
 	}
@@ -61,7 +62,7 @@ func (d *Decoder) eventsProtobuf(src *source) func() (Event, error) {
 		2: contentReader(w.readObject),
 	}
 	w.frame = Schema{
-		1: (*stringTarget)(&w.event.Type),
+		1: &shortTarget{&w.event.Type, typeLimit},
 		2: Schema{ // RawExtension
 			1: contentReader(w.readAnswer),
 		},
@@ -73,8 +74,9 @@ func (d *Decoder) eventsProtobuf(src *source) func() (Event, error) {
 // WatchEvent is wrapped in a message Unknown, like the answer to a list.
 type protobufWatch struct {
 	*protobufReader
-	into  ObjectReader
-	event Event // the event that is being read
+	decoder *Decoder
+	into    ObjectReader
+	event   Event // the event that is being read
 
 	frame  Schema // for the WatchEvent
 	answer Schema // for the Unknown
@@ -89,14 +91,20 @@ func (w *protobufWatch) next() (Event, error) {
 		return w.event, io.EOF
 	}
 	start := w.offset()
+	wantsHead := w.decoder.wantsHead()
+	if wantsHead {
+		w.keepHead()
+	}
 	size, err := w.readFrameSize()
 	if err != nil {
 		return w.event, err
 	}
 	end := w.offset() + size
 	err = w.readMessage(end, w.frame)
-	w.event.Start = start
-	w.event.End = end
+	w.event.Size = end - start
+	if wantsHead {
+		w.event.Head = w.source.head[:min(int64(len(w.source.head)), w.event.Size)]
+	}
 	return w.event, err
 }
 

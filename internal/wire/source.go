@@ -15,10 +15,19 @@ type source struct {
 	readLimit int64 // bytesRead must not exceed this
 	err       error // the error of the last read
 
+	// head collects the first bytes of a frame in protobuf, as far as it has capacity. It is nil until somebody wants
+	// them.
+	head []byte
+
 	// decoder reads from this source if the stream is JSON. It buffers the bytes after its InputOffset. The source limits
 	// that buffer to maxBuffered bytes: it raises readLimit as the decoder proceeds.
 	decoder     *json.Decoder
 	maxBuffered int64
+
+	// hasFrames means that the stream is a watch. An ERROR frame may be as large as a Status, and not as an object. Of
+	// one that is larger, hugeError is the beginning.
+	hasFrames bool
+	hugeError []byte
 }
 
 // newSource returns a source for a stream of any length.
@@ -42,13 +51,38 @@ func Limited(r io.Reader, limit int64) io.Reader {
 func (s *source) Read(p []byte) (int, error) {
 	if s.decoder != nil {
 		s.readLimit = s.decoder.InputOffset() + s.maxBuffered
+		s.checkErrorFrame()
 	}
 	left := s.readLimit - s.bytesRead
+	if s.hugeError != nil {
+		return 0, errLongStatus
+	}
 	if left <= 0 {
 		return 0, fmt.Errorf("more than %d bytes in one piece", s.maxBuffered)
 	}
 	n, err := s.r.Read(p[:min(int64(len(p)), left)])
 	s.bytesRead += int64(n)
+	s.head = append(s.head, p[:min(n, cap(s.head)-len(s.head))]...)
 	s.err = err
 	return n, err
+}
+
+// checkErrorFrame sets hugeError if the frame that is being read is an ERROR frame, and larger than a Status can be.
+func (s *source) checkErrorFrame() {
+	buffered := s.bytesRead - s.decoder.InputOffset()
+	if !s.hasFrames || buffered <= StatusLimit {
+		return
+	}
+	beginning := make([]byte, 4*quoteLimit)
+	io.ReadFull(s.decoder.Buffered(), beginning)
+	if isErrorFrame(beginning) {
+		s.hugeError = beginning
+	}
+}
+
+// takeHugeError returns the beginning of an ERROR frame that was too large, once. It returns nil if there was none.
+func (s *source) takeHugeError() (beginning []byte) {
+	beginning = s.hugeError
+	s.hugeError = nil
+	return beginning
 }

@@ -2,10 +2,26 @@ package wire
 
 import (
 	"bytes"
-	"encoding/json"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
 )
 
-// Status is an error of the API server, as it sends it in the body of an answer or in a watch.
+// StatusLimit is the maximum size of a Status in JSON, in bytes.
+const StatusLimit = 64 << 10
+
+// What is kept of a Status, because errors are logged, shown on the page, and kept for each object that fails.
+const (
+	messageLimit = 1 << 10 // bytes of the message
+	reasonLimit  = 100     // bytes of a reason
+	fieldLimit   = 200     // bytes of the field of a cause
+	causeLimit   = 32      // causes
+	quoteLimit   = 200     // bytes of a text that is not a Status
+)
+
+// Status is an error of the API server, as it sends it in the body of an answer or in a watch. Long texts are cut, and
+// further causes are dropped.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
 type Status struct {
 	Code            int // the HTTP status code
@@ -16,19 +32,52 @@ type Status struct {
 	}
 }
 
-// ParseStatus reads a Status from the body of an answer. If the body is not a Status, Code is 0.
+// ParseStatus reads a Status from the body of an answer. If the body is not a Status, or too large for one, Code is 0,
+// and Message quotes its beginning.
 func ParseStatus(body []byte, isProtobuf bool) Status {
 	var s Status
-	var err error
+	read := s.readJSON
 	if isProtobuf {
-		err = s.readProtobuf(body)
-	} else {
-		err = json.Unmarshal(body, &s)
+		read = s.readProtobuf
 	}
-	if err != nil {
-		s.Code = 0
+	if err := read(body); err != nil || s.Code == 0 {
+		return quoted(body)
 	}
 	return s
+}
+
+// quoted returns a Status whose message is the beginning of a text, on one line.
+func quoted(text []byte) Status {
+	text = text[:min(len(text), StatusLimit)]
+	line := strings.Join(strings.Fields(string(text)), " ")
+	return Status{Message: strconv.Quote(line[:min(len(line), quoteLimit)])}
+}
+
+var errLongStatus = errors.New("the Status is too large")
+
+// readJSON reads a Status in JSON. An error for a wrong type names the field object, in which watches have it.
+func (s *Status) readJSON(text []byte) error {
+	if len(text) > StatusLimit {
+		return errLongStatus
+	}
+	if err := Unmarshal(text, s, "object"); err != nil {
+		return err
+	}
+	s.shorten()
+	return nil
+}
+
+// shorten cuts off what is too long, and frees the memory of the rest.
+func (s *Status) shorten() {
+	s.Message = Shorten(s.Message, messageLimit)
+	s.Reason = Shorten(s.Reason, reasonLimit)
+	causes := s.Details.Causes
+	s.Details.Causes = slices.Clone(causes[:min(len(causes), causeLimit)])
+	for i := range s.Details.Causes {
+		cause := &s.Details.Causes[i]
+		cause.Reason = Shorten(cause.Reason, reasonLimit)
+		cause.Field = Shorten(cause.Field, fieldLimit)
+	}
 }
 
 func (s *Status) readProtobuf(body []byte) error {
@@ -42,11 +91,17 @@ func (s *Status) readProtobuf(body []byte) error {
 
 func (s *Status) schema() Schema {
 	return Schema{
-		3: (*stringTarget)(&s.Message),
-		4: (*stringTarget)(&s.Reason),
+		3: &shortTarget{&s.Message, messageLimit},
+		4: &shortTarget{&s.Reason, reasonLimit},
 		5: Schema{ // details
 			5: (*intTarget)(&s.Details.RetryAfterSeconds),
 		},
 		6: (*intTarget)(&s.Code),
 	}
+}
+
+// isErrorFrame reports whether a text begins as a frame of a watch does that has the type ERROR.
+func isErrorFrame(beginning []byte) bool {
+	withoutSpace := bytes.Join(bytes.Fields(beginning), nil)
+	return bytes.HasPrefix(withoutSpace, []byte(`{"type":"ERROR"`))
 }

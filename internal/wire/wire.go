@@ -11,7 +11,6 @@
 package wire
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,10 +29,19 @@ const (
 	// pieceLimit is the maximum size of an object, or of any other single value, in JSON. It is larger because JSON can
 	// be: encoders write one "<" as the six bytes "\u003c".
 	pieceLimit = 3 * objectLimit
-	// textLimit is the maximum size of a string in protobuf.
+	// textLimit is the maximum size of a string, as it is written.
 	textLimit = 64 << 10
+	// versionLimit is the maximum size of a resourceVersion, which is a decimal number.
+	versionLimit = 64
+	// continueLimit is the maximum size of the token for the next page. It becomes part of a URL. API servers make it of
+	// a version and a name.
+	continueLimit = 4 << 10
+	// typeLimit is how many bytes of the type of a frame, or of the kind of an answer, are kept.
+	typeLimit = 50
 	// keptLimit is the maximum size of the memory that a decoder keeps for the next object.
 	keptLimit = 1 << 20
+	// headLimit is the maximum size of Event.Head.
+	headLimit = 8 << 10
 )
 
 // ObjectReader receives the fields of one object after another. A Decoder calls its methods, one at a time.
@@ -54,6 +62,9 @@ type ObjectReader interface {
 // Decoder reads objects, lists and watches, one after another, and reuses its memory for them. It can be used again
 // after an error. It is not safe for concurrent use, and must not be called from its own callbacks.
 type Decoder struct {
+	// WantsHead is called before each frame of a watch, and reports whether Event.Head is wanted. nil means no.
+	WantsHead func() bool
+
 	into ObjectReader
 	raw  json.RawMessage // the JSON value that was read last
 }
@@ -61,9 +72,11 @@ type Decoder struct {
 // NewDecoder returns a decoder that reads every object into the same ObjectReader.
 func NewDecoder(into ObjectReader) *Decoder { return &Decoder{into: into} }
 
-// Object reads one JSON object from memory, and ignores what follows it. Its errors name the offset.
-func (d *Decoder) Object(data []byte) error {
-	return d.readObject(json.NewDecoder(bytes.NewReader(data)))
+func (d *Decoder) wantsHead() bool { return d.WantsHead != nil && d.WantsHead() }
+
+// Object reads one JSON object, and ignores what follows it. Its errors name the offset.
+func (d *Decoder) Object(r io.Reader) error {
+	return d.readObject(newSource(r).newJSONDecoder())
 }
 
 // ListMeta is the metadata of a list itself.
@@ -90,7 +103,7 @@ func (e *ItemError) Unwrap() error { return e.Err }
 // List returns
 //   - the error of handle, unchanged;
 //   - an *ItemError if an object cannot be read, for example because the connection broke;
-//   - an error if the answer is not a list: it has no items or no resourceVersion;
+//   - an error if the answer is not a list: it has no items or no resourceVersion, or its metadata are too long;
 //   - any other syntax error, or error of r.
 func (d *Decoder) List(r io.Reader, isProtobuf bool, handle func() error) (ListMeta, error) {
 	var meta ListMeta
@@ -105,20 +118,36 @@ func (d *Decoder) List(r io.Reader, isProtobuf bool, handle func() error) (ListM
 	if !isList || meta.ResourceVersion == "" {
 		return meta, errors.New("not a list: it has no items or no metadata.resourceVersion")
 	}
-	return meta, nil
+	return meta, meta.check()
+}
+
+// check returns an error if a field is longer than it can be.
+func (m ListMeta) check() error {
+	if len(m.ResourceVersion) > versionLimit {
+		return fmt.Errorf("metadata.resourceVersion has %d bytes; the limit is %d", len(m.ResourceVersion), versionLimit)
+	}
+	if len(m.Continue) > continueLimit {
+		return fmt.Errorf("metadata.continue has %d bytes; the limit is %d", len(m.Continue), continueLimit)
+	}
+	return nil
 }
 
 // Event is one frame of a watch. If its type is ADDED, MODIFIED, DELETED or BOOKMARK, the ObjectReader holds its
 // object. The caller must reject types that Kubernetes does not have.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 type Event struct {
-	Type string
+	Type string // cut off if it is longer than any type of Kubernetes
 
-	// Status is set if the type is ERROR. It is nil for other types, and if an ERROR in protobuf has no object.
+	// Status is set if the type is ERROR. It is nil for other types, and if an ERROR in protobuf has no object. If the
+	// Status is too large, its message quotes the beginning.
 	Status *Status
 
-	// Start and End are the offsets in the stream between which the frame is.
-	Start, End int64
+	// Size is the size of the frame in bytes, with the white space before it.
+	Size int64
+
+	// Head has the first bytes of the frame, at most 8 KB. It is nil unless Decoder.WantsHead. Its memory is overwritten
+	// after the call.
+	Head []byte
 }
 
 // GarbageError means that a frame of a watch cannot be understood. Nothing after it in the stream can be used.

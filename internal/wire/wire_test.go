@@ -281,7 +281,7 @@ func TestDecoderIsUsedAgainAfterAnError(t *testing.T) {
 	})
 }
 
-func TestObjectIsReadFromMemory(t *testing.T) {
+func TestObjectIsReadWithoutWhatFollows(t *testing.T) {
 	var th thing
 	decoder := wire.NewDecoder(&th)
 	for _, c := range []struct{ text, want string }{
@@ -289,11 +289,11 @@ func TestObjectIsReadFromMemory(t *testing.T) {
 		{` {"metadata" : {"name":"a\u0062","NAME":"c"}} what follows`, "ab//"},
 		{`null`, "//"},
 	} {
-		testkit.WantError(t, c.text, decoder.Object([]byte(c.text)), "")
+		testkit.WantError(t, c.text, decoder.Object(strings.NewReader(c.text)), "")
 		testkit.WantEqual(t, c.text, th.String(), c.want)
 	}
-	testkit.WantError(t, "a number", decoder.Object([]byte(`7`)), "after byte 0: json: cannot unmarshal number")
-	testkit.WantError(t, "half an object", decoder.Object([]byte(`{"metadata"`)), "unexpected EOF")
+	testkit.WantError(t, "a number", decoder.Object(strings.NewReader(`7`)), "after byte 0: json: cannot unmarshal number")
+	testkit.WantError(t, "half an object", decoder.Object(strings.NewReader(`{"metadata"`)), "unexpected EOF")
 }
 
 func TestWatchIsReadInAnyPieces(t *testing.T) {
@@ -331,7 +331,7 @@ func TestWatchYieldsEventsOfAnyType(t *testing.T) {
 	testkit.WantEqual(t, "in protobuf", events, []string{"ADDED a/u/x", "STRANGE //", "ERROR 410 "})
 }
 
-func TestEventSaysWhereItsFrameIs(t *testing.T) {
+func TestEventHasTheSizeOfItsFrame(t *testing.T) {
 	for name, frames := range map[string][]string{
 		"JSON": {`{"type":"ADDED","object":{"metadata":{"name":"a"}}}`, `{"type":"BOOKMARK","object":null}`},
 		"protobuf": {
@@ -340,13 +340,52 @@ func TestEventSaysWhereItsFrameIs(t *testing.T) {
 		},
 	} {
 		watch := strings.Join(frames, "")
+		rest := watch
 		var found []string
 		err := wire.NewDecoder(new(thing)).Events(strings.NewReader(watch), name == "protobuf", func(e wire.Event) error {
-			found = append(found, watch[e.Start:e.End])
+			found = append(found, rest[:e.Size])
+			rest = rest[e.Size:]
 			return nil
 		})
 		testkit.WantError(t, name, err, "")
 		testkit.WantEqual(t, name, found, frames)
+	}
+}
+
+func TestEventHasTheHeadOfItsFrameOnlyIfThatIsWanted(t *testing.T) {
+	long := strings.Repeat("x", 100<<10)
+	for name, frames := range map[string][]string{
+		"JSON": {
+			`{"type":"ADDED","object":{"metadata":{"name":"a"}}}`,
+			`{"type":"ADDED","object":{"metadata":{"name":"b"},"long":"` + long + `"}}`,
+			`{"type":"BOOKMARK","object":null}`,
+			`{"type":"BOOKMARK","object":null}`,
+		},
+		"protobuf": {
+			protobufFrame("ADDED", protobufAnswer("Thing", protobufThing("a", "u", "x"))),
+			protobufFrame("ADDED", protobufAnswer("Thing", protobufThing("b", "u", "x")+field(99, long))),
+			protobufFrame("ERROR", protobufAnswer("Status", numberField(6, 410))),
+			protobufFrame("ERROR", protobufAnswer("Status", numberField(6, 411))),
+		},
+	} {
+		for way, wrap := range map[string]func(io.Reader) io.Reader{
+			"at once":      func(r io.Reader) io.Reader { return r },
+			"byte by byte": iotest.OneByteReader,
+		} {
+			isWanted := true
+			decoder := wire.NewDecoder(new(thing))
+			decoder.WantsHead = func() bool { return isWanted }
+			var heads []string
+			read := func(e wire.Event) error {
+				heads = append(heads, string(e.Head))
+				isWanted = len(heads) < 3
+				return nil
+			}
+			watch := wrap(strings.NewReader(strings.Join(frames, "")))
+			testkit.WantError(t, name, decoder.Events(watch, name == "protobuf", read), "")
+			want := []string{frames[0], frames[1][:8<<10], frames[2], ""}
+			testkit.WantEqual(t, name+" "+way, heads, want)
+		}
 	}
 }
 
@@ -529,6 +568,157 @@ func TestStatusIsReadInEitherForm(t *testing.T) {
 	s = wire.ParseStatus([]byte(busy), true)
 	want.Details.Causes = nil
 	testkit.WantEqual(t, "in protobuf", s, want)
+}
+
+func TestLongTextsOfAStatusAreCut(t *testing.T) {
+	long := strings.Repeat("é", 25_000)
+	text := `{"code":422,"reason":"` + long[:998] + `xx","message":"` + long + `","details":{"causes":[{"field":"` +
+		long[:1000] + `"}` + strings.Repeat(`,{}`, 2000) + `]}}`
+	inProtobuf := protobufAnswer("Status", field(3, long+long)+field(4, long[:998]+"xx")+numberField(6, 422))
+	for name, s := range map[string]wire.Status{
+		"in JSON":     wire.ParseStatus([]byte(text), false),
+		"in protobuf": wire.ParseStatus([]byte(inProtobuf), true),
+	} {
+		testkit.WantNumber(t, "code "+name, s.Code, 422)
+		testkit.WantText(t, s.Message, long[:1024]+"… (", "000 bytes in all)")
+		testkit.WantEqual(t, "reason "+name, s.Reason, long[:100]+"… (1000 bytes in all)")
+		testkit.WantBetween(t, "bytes of the message "+name, len(s.Message), 1024, 1100)
+	}
+	s := wire.ParseStatus([]byte(text), false)
+	testkit.WantNumber(t, "causes", len(s.Details.Causes), 32)
+	testkit.WantEqual(t, "a field", s.Details.Causes[0].Field, long[:200]+"… (1000 bytes in all)")
+}
+
+func TestShortenCutsNoCharacterInTwo(t *testing.T) {
+	for _, row := range []struct {
+		text  string
+		limit int
+		want  string
+	}{
+		{"abc", 3, "abc"},
+		{"abcd", 3, "abc… (4 bytes in all)"},
+		{"aéb", 2, "a… (4 bytes in all)"},
+		{"aéb", 3, "aé… (4 bytes in all)"},
+		{"🙂🙂", 7, "🙂… (8 bytes in all)"},
+		{"\xff\xff\xff", 2, "\xff\xff… (3 bytes in all)"},
+		{"abc", 0, "… (3 bytes in all)"},
+	} {
+		testkit.WantEqual(t, fmt.Sprintf("%q cut after %d bytes", row.text, row.limit),
+			wire.Shorten(row.text, row.limit), row.want)
+	}
+}
+
+// A frame of another type may be as large as an object.
+func TestHugeErrorFrameIsNotHeld(t *testing.T) {
+	huge := strings.Repeat("<", 8<<20)
+	for _, row := range []struct {
+		name, frame string
+		maxMB       int
+	}{
+		{"as API servers write it", `{"type":"ERROR","object":{"message":"` + huge + `","code":410}}`, 1},
+		{"with space", "\n{ \"type\" : \"ERROR\", \"object\" : {\"message\":\"" + huge + `","code":410}}`, 1},
+		{"with its type at the end", `{"object":{"message":"` + huge + `","code":410},"type":"ERROR"}`, 60},
+	} {
+		var status *wire.Status
+		var memBefore, memAfter runtime.MemStats
+		runtime.ReadMemStats(&memBefore)
+		err := wire.NewDecoder(new(thing)).Events(strings.NewReader(row.frame), false, func(e wire.Event) error {
+			testkit.WantEqual(t, row.name+": type", e.Type, "ERROR")
+			status = e.Status
+			return errors.New("enough")
+		})
+		runtime.ReadMemStats(&memAfter)
+		testkit.WantError(t, row.name, err, "enough")
+		testkit.WantText(t, status.Message, "message", `<<<<`)
+		testkit.WantBetween(t, row.name+": bytes of the message", len(status.Message), 100, 300)
+		testkit.WantBetween(t, row.name+": MB", int(memAfter.TotalAlloc-memBefore.TotalAlloc)>>20, 0, row.maxMB)
+	}
+	_, err := readEvents(strings.NewReader(`{"type":"ERROR","object":{"message":"`+huge), false)
+	wantGarbage(t, "what follows a huge ERROR frame", err, "the Status is too large")
+	object := `{"type":"ADDED","object":{"metadata":{"name":"a","x":"` + huge + `"}}}`
+	events, err := readEvents(strings.NewReader(object), false)
+	testkit.WantError(t, "a huge object", err, "")
+	testkit.WantEqual(t, "a huge object", events, []string{"ADDED a//"})
+}
+
+func TestLongTextsOfAnAnswerAreErrorsOrCut(t *testing.T) {
+	long := strings.Repeat("7", 70_000)
+	const tooLong = "a string of 70002 bytes is too long, the limit is 65536"
+	for _, row := range []struct{ list, want string }{
+		{`{"metadata":{"resourceVersion":"` + long + `"},"items":[]}`, "metadata.resourceVersion: " + tooLong},
+		{`{"metadata":{"resourceVersion":"` + long[:65] + `"},"items":[]}`, "resourceVersion has 65 bytes; the limit is 64"},
+		{`{"metadata":{"resourceVersion":"` + long[:64] + `"},"items":[]}`, ""},
+		{`{"metadata":{"resourceVersion":"7","continue":"` + long[:4097] + `"},"items":[]}`,
+			"continue has 4097 bytes; the limit is 4096"},
+		{`{"metadata":{"resourceVersion":"7","continue":"` + long[:4096] + `"},"items":[]}`, ""},
+		{`{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"` + long + `"}}]}`, "metadata.name: " + tooLong},
+		{`{"metadata":{"resourceVersion":` + long + `},"items":[]}`, "json: cannot unmarshal number into"},
+		{`"` + long + `"`, "begins with 777"},
+	} {
+		_, _, err := readList(strings.NewReader(row.list), false)
+		testkit.WantError(t, fmt.Sprintf("%.50s", row.list), err, row.want)
+		if err != nil {
+			testkit.WantBetween(t, "bytes of the error", len(err.Error()), 1, 500)
+		}
+	}
+	_, _, err := readList(strings.NewReader(protobufAnswer("ThingList", field(1, field(2, long[:65])))), true)
+	testkit.WantError(t, "in protobuf", err, "resourceVersion has 65 bytes; the limit is 64")
+	cut := long[:50] + "… (1000 bytes in all) //"
+	events, err := readEvents(strings.NewReader(`{"type":"`+long[:1000]+`"}`), false)
+	testkit.WantError(t, "a long type in JSON", err, "")
+	testkit.WantEqual(t, "a long type in JSON", events, []string{cut})
+	events, err = readEvents(strings.NewReader(protobufFrame(long[:1000], protobufAnswer("Thing", ""))), true)
+	testkit.WantError(t, "a long type in protobuf", err, "")
+	testkit.WantEqual(t, "a long type in protobuf", events, []string{cut})
+}
+
+func TestListMetaIsReadWithoutTheItems(t *testing.T) {
+	for _, row := range []struct{ text, want, err string }{
+		{`{"kind":"PodList","metadata":{"resourceVersion":"7","remainingItemCount":9},"items":[`, "7", ""},
+		{`{"items":[{}],"metadata":{"resourceVersion":"7"}}`, "7", ""},
+		{`{"items":[]}`, "", ""},
+		{`{"metadata":[]}`, "", "cannot unmarshal array"},
+		{`{"metadata":{"resourceVersion":"` + strings.Repeat("7", 65) + `"}}`, "", "the limit is 64"},
+		{`{"metadata":`, "", "EOF"},
+		{`[]`, "", "should be a JSON object"},
+	} {
+		meta, err := wire.ReadListMeta(strings.NewReader(row.text))
+		testkit.WantError(t, row.text, err, row.err)
+		if err == nil {
+			testkit.WantEqual(t, row.text, meta.ResourceVersion, row.want)
+		}
+	}
+}
+
+func TestDiscoveryIsReadAsItArrives(t *testing.T) {
+	for _, row := range []struct{ text, want, err string }{
+		{`{"kind":"APIResourceList","resources":[{"name":"a","verbs":["get"]},{"name":"b"}]}`, "APIResourceList a b", ""},
+		{`{"resources":[{},null,{"name":null}],"kind":"X"}`, "X   ", ""},
+		{`{"resources":null}`, "", ""},
+		{`{"kind":"` + strings.Repeat("k", 60) + `"}`, strings.Repeat("k", 50) + "… (60 bytes in all)", ""},
+		{`{"resources":[7]}`, "", "item.resources"},
+		{`{"resources":[{"name":7}]}`, "", "item.resources.name"},
+		{`{"resources":{}}`, "", "resources: this should be a JSON array"},
+		{`{"kind":7}`, "", "item.kind"},
+		{`{"resources":[{}`, "", "EOF"},
+	} {
+		names := ""
+		kind, err := wire.ReadResources(strings.NewReader(row.text), func(name []byte) { names += " " + string(name) })
+		testkit.WantError(t, row.text, err, row.err)
+		if err == nil {
+			testkit.WantEqual(t, row.text, kind+names, row.want)
+		}
+	}
+
+	list := io.LimitReader(after(`{"resources":[{}`, `,{}`), 6<<20)
+	var memBefore, memAfter runtime.MemStats
+	runtime.ReadMemStats(&memBefore)
+	resources := 0
+	_, err := wire.ReadResources(list, func([]byte) { resources++ })
+	runtime.ReadMemStats(&memAfter)
+	testkit.WantError(t, "a discovery without end", err, "EOF")
+	testkit.WantBetween(t, "resources", resources, 2<<20-10, 2<<20)
+	testkit.WantBetween(t, "MB", int(memAfter.TotalAlloc-memBefore.TotalAlloc)>>20, 0, 1)
 }
 
 func TestOtherAnswersHaveNoStatusCode(t *testing.T) {
