@@ -2010,7 +2010,12 @@ func (m *manager) stuckControllers() (stuck []string) {
 // incompleteCaches returns the kinds whose caches have no complete list yet, sorted.
 func (m *manager) incompleteCaches() (kinds []string) {
 	for cache := range m.watched {
-		if !cache.State().IsReady {
+		state := cache.State()
+		switch {
+		case state.IsReady:
+		case state.IsUnknown:
+			kinds = append(kinds, cache.Kind()+" (it is not known whether the cluster has it)")
+		default:
 			kinds = append(kinds, cache.Kind())
 		}
 	}
@@ -2070,15 +2075,19 @@ func (m *manager) mode() string {
 func (m *manager) kindState(cache anyReflector) page.Kind {
 	state := cache.State()
 	kind := page.Kind{
-		Name:              cache.Kind(),
-		IsReady:           state.IsReady,
-		IsAbsent:          state.IsAbsent,
-		Objects:           state.Objects,
-		ResourceVersion:   state.ResourceVersion,
-		SecondsSinceHeard: state.SecondsSinceHeard,
-		Relists:           m.countsOf("podcount_relists_total", cache.Kind()),
-		Audits:            m.countsOf("podcount_audits_total", cache.Kind()),
-		Drift:             m.sum("podcount_cache_drift_total", cache.Kind()),
+		Name:            cache.Kind(),
+		IsReady:         state.IsReady,
+		IsAbsent:        state.IsAbsent,
+		IsUnknown:       state.IsUnknown,
+		Objects:         state.Objects,
+		ResourceVersion: state.ResourceVersion,
+		Relists:         m.countsOf("podcount_relists_total", cache.Kind()),
+		Audits:          m.countsOf("podcount_audits_total", cache.Kind()),
+		Drift:           m.sum("podcount_cache_drift_total", cache.Kind()),
+	}
+	if !state.LastHeard.IsZero() {
+		seconds := time.Since(state.LastHeard).Seconds()
+		kind.SecondsSinceHeard = &seconds
 	}
 	if last := state.LastWatch; last != nil {
 		text := fmt.Sprintf("%s (%v)", last.Meaning, last.Err)
@@ -2132,6 +2141,9 @@ func (m *manager) whatDelays(c *Controller) string {
 		if state.IsAbsent {
 			return cache.Kind() + " to be installed"
 		}
+		if state.IsUnknown {
+			return "an answer to whether the cluster has " + cache.Kind()
+		}
 		if !state.IsReady {
 			incomplete = append(incomplete, cache.Kind())
 		}
@@ -2163,12 +2175,13 @@ func (m *manager) leaseState() *page.Lease {
 		return nil
 	}
 	_, identity := m.election.Lease()
-	holder, _ := m.election.Holder()
+	holder, isKnown := m.election.Holder()
 	return &page.Lease{
 		Name:     m.election.Name(),
 		Identity: identity,
 		IsOurs:   m.election.MayWrite() == nil,
 		Holder:   holder,
+		IsKnown:  isKnown,
 	}
 }
 

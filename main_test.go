@@ -258,6 +258,30 @@ func TestPanickingControllerIsTriedAgain(t *testing.T) {
 	})
 }
 
+func TestChangeWhileAControllerBeginsIsNotLost(t *testing.T) {
+	var hasBegun atomic.Bool
+	reconciled := map[string]int{}
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		withController(t, Controller{Name: "late", Setup: func(m *manager, c *Controller) {
+			Watch(c, m.pods, func(change Delta[*Pod]) []Key {
+				if !hasBegun.Swap(true) {
+					f.AddPod("default", "late", "")
+					testkit.Pass(time.Second) // until the cache has the pod
+				}
+				return OwnKey(change)
+			})
+			c.Reconcile = func(_ context.Context, key Key) (Result, error) {
+				reconciled[key.Name]++
+				return Result{}, nil
+			}
+		}})
+		f.AddPod("default", "early", "")
+		podcount.Start(t, f, "-controllers", "late", "-workers", "1")
+		testkit.Pass(time.Minute)
+		testkit.WantEqual(t, "pods reconciled", reconciled, map[string]int{"early": 1, "late": 1})
+	})
+}
+
 func TestPanickingResyncEndsNothingElse(t *testing.T) {
 	withController(t, Controller{Name: "odd", Setup: func(m *manager, c *Controller) {
 		Watch(c, m.nodes, func(Delta[*Node]) []Key { return nil })
@@ -413,19 +437,194 @@ func TestControllersHelp(t *testing.T) {
 	testkit.WantText(t, out.String(), "pod-count    on   writes the numbers")
 }
 
-// A gauge must not show 0 before podcount has counted, nor an object that has been removed.
-func TestGaugesOfMissingThingsAreAbsent(t *testing.T) {
+// What could not be asked is not absent. A later outage changes nothing about what is known.
+func TestResourceIsNotAbsentBeforeDiscoveryHasAnswered(t *testing.T) {
 	var m *manager
 	withController(t, Controller{Name: "looks", Setup: func(of *manager, c *Controller) {
 		m = of
 		c.Reconcile = func(context.Context, Key) (Result, error) { return Result{}, nil }
 	}})
+	discovery := fakekube.Requests{Resource: "/apis/demo.mark8s.io/v1"}
+	unknown := "Count (it is not known whether the cluster has it)"
+	for _, code := range []int{401, 403, 429, 500, 0} {
+		t.Run(strconv.Itoa(code), func(t *testing.T) {
+			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				refusal := fakekube.Fault{On: discovery, Times: fakekube.Always, Do: fakekube.Reply{Code: code, Body: "{}"}}
+				if code == 0 {
+					refusal.Do = fakekube.DropRequest{}
+				}
+				wantState := func(when string, unready []string, isAbsent, isUnknown bool) {
+					t.Helper()
+					count := m.kindState(m.counts)
+					testkit.WantEqual(t, when+": what is not ready", m.incompleteCaches(), unready)
+					testkit.WantEqual(t, when+": it is absent", count.IsAbsent, isAbsent)
+					testkit.WantEqual(t, when+": it is unknown", count.IsUnknown, isUnknown)
+					testkit.WantEqual(t, when+": something was heard", count.SecondsSinceHeard != nil, false)
+				}
+				refused := f.Inject(t, refusal)
+				podcount.Start(t, f, "-controllers", "*,looks")
+				testkit.Pass(4 * time.Minute)
+				wantState("before an answer", []string{unknown}, false, true)
+				waits := m.whatDelays(m.active[slices.IndexFunc(m.active, func(c *Controller) bool { return c.Name == "count" })])
+				testkit.WantEqual(t, "what the controller waits for", waits, "an answer to whether the cluster has Count")
+
+				refused.Lift()
+				testkit.Pass(2 * time.Minute)
+				wantState("after an answer", nil, true, false)
+				f.Inject(t, refusal)
+				testkit.Pass(4 * time.Minute)
+				wantState("in a later outage", nil, true, false)
+			})
+		})
+	}
+}
+
+// withMetrics adds the controller looks, which does nothing. The function returns what /metrics shows of the podcount
+// that runs it.
+func withMetrics(t *testing.T) (metrics func() string) {
+	var m *manager
+	withController(t, Controller{Name: "looks", Setup: func(of *manager, c *Controller) {
+		m = of
+		c.Reconcile = func(context.Context, Key) (Result, error) { return Result{}, nil }
+	}})
+	return func() string {
+		answer := httptest.NewRecorder()
+		m.pages().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+		return answer.Body.String()
+	}
+}
+
+// Prometheus sees no increase in a counter that begins with 1.
+func TestCountersOfAlertsBeginAtZero(t *testing.T) {
+	metrics := withMetrics(t)
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		metrics := func() string {
-			answer := httptest.NewRecorder()
-			m.pages().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
-			return answer.Body.String()
+		podcount.Start(t, f, "-controllers", "*,looks")
+		synctest.Wait()
+		for _, series := range []string{
+			`podcount_label_patches_total{result="failed"}`,
+			`podcount_label_patches_total{result="stripped"}`,
+			`podcount_status_patches_total{result="failed"}`,
+			`podcount_status_patches_total{result="stripped"}`,
+			`podcount_cache_drift_total{kind="Pod"}`,
+			`podcount_cache_drift_total{kind="Node"}`,
+			`podcount_cache_drift_total{kind="Count"}`,
+			`podcount_lines_dropped_total{stream="stderr"}`,
+			`podcount_lines_dropped_total{stream="stdout"}`,
+		} {
+			testkit.WantText(t, metrics(), "\n"+series+" 0\n")
 		}
+	})
+}
+
+func TestMetricsOfAlertsTellWhatHappens(t *testing.T) {
+	leaseOfAnother := func(_ *testing.T, f *fakekube.Server) {
+		f.PutJSON("leases", `{
+			"metadata": {"namespace": "kube-system", "name": "podcount"},
+			"spec": {"holderIdentity": "other", "leaseDurationSeconds": 15}
+		}`)
+	}
+	script := func(fault string) func(*testing.T, *fakekube.Server) {
+		return func(t *testing.T, f *fakekube.Server) { f.Script(t, fault) }
+	}
+	patches := func(result string, n int) string {
+		return fmt.Sprintf("podcount_label_patches_total{result=%q} %d", result, n)
+	}
+	isLeader := func(n int) string { return fmt.Sprintf(`leader_election_master_status{name="podcount"} %d`, n) }
+	for _, row := range []struct {
+		name   string
+		args   []string
+		before func(t *testing.T, f *fakekube.Server)
+		after  func(t *testing.T, f *fakekube.Server) // five seconds after the start
+		want   []string                               // five seconds after that
+	}{
+		{
+			name: "a label is written",
+			want: []string{patches("written", 1), patches("failed", 0), patches("stripped", 0)},
+		},
+		{
+			name:   "a write fails",
+			before: script("patch nodes: refuse 500"),
+			want:   []string{patches("failed", 1), patches("written", 1)},
+		},
+		{
+			name:   "a webhook removes the label",
+			before: func(_ *testing.T, f *fakekube.Server) { f.Strip(suite.TotalLabel) },
+			want:   []string{patches("stripped", 1), patches("failed", 0)},
+		},
+		{
+			name:   "the node is gone",
+			before: script("patch nodes: refuse 404 reason NotFound"),
+			want:   []string{patches("gone", 1), patches("failed", 0)},
+		},
+		{
+			name: "this replica leads",
+			args: []string{"-leader-elect"},
+			want: []string{isLeader(1)},
+		},
+		{
+			name:   "another replica leads",
+			args:   []string{"-leader-elect"},
+			before: leaseOfAnother,
+			want:   []string{isLeader(0)},
+		},
+		{
+			name:  "this replica has lost the lease",
+			args:  []string{"-leader-elect"},
+			after: leaseOfAnother,
+			want:  []string{isLeader(0)},
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			metrics := withMetrics(t)
+			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddNode("cp", suite.ControlPlane)
+				if row.before != nil {
+					row.before(t, f)
+				}
+				podcount.Start(t, f, append(row.args, "-controllers", "*,looks")...)
+				testkit.Pass(5 * time.Second)
+				if row.after != nil {
+					row.after(t, f)
+				}
+				testkit.Pass(5 * time.Second)
+				for _, series := range row.want {
+					testkit.WantText(t, metrics(), "\n"+series+"\n")
+				}
+			})
+		})
+	}
+}
+
+// brokenPipe is a pipe whose reader is gone.
+type brokenPipe struct{}
+
+func (brokenPipe) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestLostLinesAreCountedByTheirStream(t *testing.T) {
+	metrics := withMetrics(t)
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		wrapped := 0
+		breakStderr := func(w io.Writer) io.Writer {
+			wrapped++ // stdout is first
+			if wrapped == 2 {
+				return brokenPipe{}
+			}
+			return w
+		}
+		podcount.StartWith(t, f.ServeIn(t), suite.Wiring{Pipe: breakStderr},
+			"-master", "http://127.0.0.1:1", "-controllers", "*,looks")
+		testkit.Pass(time.Second)
+		testkit.WantText(t, metrics(), `podcount_lines_dropped_total{stream="stdout"} 0`+"\n")
+		if strings.Contains(metrics(), `podcount_lines_dropped_total{stream="stderr"} 0`+"\n") {
+			t.Error("no line for stderr is counted")
+		}
+	})
+}
+
+// A gauge must not show 0 before podcount has counted, nor an object that has been removed.
+func TestGaugesOfMissingThingsAreAbsent(t *testing.T) {
+	metrics := withMetrics(t)
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		wantGauges := func(when string, present bool, names ...string) {
 			t.Helper()
 			text := metrics()
@@ -454,9 +653,10 @@ func TestGaugesOfMissingThingsAreAbsent(t *testing.T) {
 		synctest.Wait()
 		wantGauges("before the lists", false, "podcount_pods", `podcount_cache_objects{kind="Pod"}`)
 		wantGauges("before the lists", false, ofQueue("pod-count")...)
-		wantGauges("before the lists", true, `podcount_watch_age_seconds{kind="Pod"}`)
+		wantGauges("before anything was heard", false, `podcount_watch_age_seconds{kind="Pod"}`)
 		testkit.Pass(time.Minute)
-		wantGauges("at work", true, "podcount_pods", `podcount_cache_objects{kind="Pod"}`)
+		wantGauges("at work", true, "podcount_pods", `podcount_cache_objects{kind="Pod"}`,
+			`podcount_watch_age_seconds{kind="Pod"}`)
 		wantGauges("at work", true, ofQueue("pod-count")...)
 		wantGauges("without a CRD", false, ofCounts...)
 		wantGauges("without a CRD", false, ofQueue("count")...)

@@ -117,12 +117,13 @@ type Reflector[T Object[T]] struct {
 	markSynced func()        // may be called more than once
 
 	installed atomic.Pointer[Installation] // see Installed
+	isMissing atomic.Bool                  // discovery has answered that the resource is not installed
 
 	mu sync.Mutex // guards the fields down to confirmation
 
 	// Only Run changes these, so Run reads them without mu.
 	resumeVersion string             // the resourceVersion of the next watch; "" means that a list is due
-	lastContact   time.Time          // when the server last sent a list or an event
+	lastContact   time.Time          // when the server last sent a list or an event; zero if it never has
 	listedAsOf    time.Time          // when the last complete list without a version was requested
 	pausedUntil   time.Time          // when the last backoff ends, or has ended
 	lastWatch     *WatchRecord       // how the last watch has ended; nil before that
@@ -186,7 +187,6 @@ func NewReflector[T Object[T]](o ReflectorOptions[T]) *Reflector[T] {
 		confirmOutage:   logging.NewOutage(o.Log, name, "the cache is confirmed", "kind", name),
 		synced:          make(chan struct{}),
 		relistReason:    "start",
-		lastContact:     time.Now(),
 	}
 	r.markSynced = sync.OnceFunc(func() { close(r.synced) })
 	r.decoder = newDecoder(&r.kind)
@@ -280,6 +280,9 @@ func (r *Reflector[T]) handlePresence(ctx context.Context, found Installation) {
 // handleAbsence ends the session after absencesUntilRemoved answers in a row without the resource.
 func (r *Reflector[T]) handleAbsence() {
 	r.absences++
+	if r.session == nil {
+		r.isMissing.Store(true)
+	}
 	if r.session == nil && r.absences == 1 {
 		r.log.Info("the server does not have this resource: is its CRD installed?",
 			"resource", r.kind.Resource, "in", r.kind.API)
@@ -339,6 +342,7 @@ func (r *Reflector[T]) setInstalled(found Installation) {
 	r.log.Info("the resource is installed",
 		"resource", r.kind.Resource, "in", r.kind.API, "status_subresource", found.HasStatus)
 	r.installed.Store(&found)
+	r.isMissing.Store(false)
 	for _, obj := range r.All() {
 		r.publish(Delta[T]{Old: obj, New: obj})
 	}
@@ -350,6 +354,7 @@ func (r *Reflector[T]) handleRemoval() {
 		"resource", r.kind.Resource, "in", r.kind.API)
 	r.outage.Forget("watch")
 	r.installed.Store(nil)
+	r.isMissing.Store(true)
 	r.failures = 0
 	r.requireRelist("return")
 	emptyList := r.BeginList()
@@ -1643,31 +1648,34 @@ func (r *Reflector[T]) Reference(obj T) events.Reference {
 
 // ReflectorState is the state of a reflector, for people.
 type ReflectorState struct {
-	Objects           int
-	IsReady           bool
-	IsAbsent          bool // the resource is not installed
-	ResourceVersion   string
-	SecondsSinceHeard float64
-	LastWatch         *WatchRecord     // nil before a watch has ended
-	Problem           *logging.Problem // why lists, watches or discovery fail now; nil if they work
+	Objects         int
+	IsReady         bool
+	IsAbsent        bool // the resource is not installed
+	IsUnknown       bool // it is not known whether the resource is installed
+	ResourceVersion string
+	LastHeard       time.Time        // when the server last sent a list or an event; zero if it never has, or IsAbsent
+	LastWatch       *WatchRecord     // nil before a watch has ended
+	Problem         *logging.Problem // why lists, watches or discovery fail now; nil if they work
 }
 
 // State returns the current state. A reflector is ready once its first list is complete. It is also ready while its
-// resource is not installed, because then there are no objects to wait for.
+// resource is not installed, because then there are no objects to wait for. Until discovery has answered, it is not
+// known whether the resource is installed, and the reflector is not ready.
 func (r *Reflector[T]) State() ReflectorState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	state := ReflectorState{
-		Objects:           r.Len(),
-		IsReady:           r.isAbsent() || background.IsClosed(r.synced),
-		IsAbsent:          r.isAbsent(),
-		ResourceVersion:   r.resumeVersion,
-		SecondsSinceHeard: time.Since(r.lastContact).Seconds(),
-		LastWatch:         r.lastWatch,
-		Problem:           r.problem(),
+		Objects:         r.Len(),
+		IsReady:         r.isAbsent() || background.IsClosed(r.synced),
+		IsAbsent:        r.isAbsent(),
+		IsUnknown:       r.kind.isOptional() && r.Installed() == nil && !r.isMissing.Load(),
+		ResourceVersion: r.resumeVersion,
+		LastHeard:       r.lastContact,
+		LastWatch:       r.lastWatch,
+		Problem:         r.problem(),
 	}
 	if r.isAbsent() {
-		state.SecondsSinceHeard = 0 // The server has nothing to send.
+		state.LastHeard = time.Time{} // The server has nothing to send.
 	}
 	return state
 }
@@ -1686,10 +1694,10 @@ func (r *Reflector[T]) problem() *logging.Problem {
 // because 0 would be wrong.
 func (r *Reflector[T]) SetGauges() {
 	state := r.State()
-	if r.isAbsent() {
+	if state.LastHeard.IsZero() {
 		r.metrics.Remove("podcount_watch_age_seconds", r.kind.Name)
 	} else {
-		r.metrics.Set(state.SecondsSinceHeard, "podcount_watch_age_seconds", r.kind.Name)
+		r.metrics.Set(time.Since(state.LastHeard).Seconds(), "podcount_watch_age_seconds", r.kind.Name)
 	}
 	if r.isAbsent() || !background.IsClosed(r.synced) {
 		r.metrics.Remove("podcount_cache_objects", r.kind.Name)
@@ -1698,7 +1706,6 @@ func (r *Reflector[T]) SetGauges() {
 	}
 }
 
-// isAbsent reports whether the reflector is waiting for its resource to be installed.
-func (r *Reflector[T]) isAbsent() bool {
-	return r.kind.isOptional() && !r.once && r.Installed() == nil
-}
+// isAbsent reports whether the reflector is waiting for its resource to be installed, because discovery has answered
+// that it is not.
+func (r *Reflector[T]) isAbsent() bool { return !r.once && r.isMissing.Load() }

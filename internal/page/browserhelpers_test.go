@@ -106,6 +106,8 @@ func openMachine(tab *browser.Tab, url string) {
 	tab.Await("the stream of steps", "page.wantsSteps && page.source.readyState === EventSource.OPEN")
 }
 
+func seconds(n float64) *float64 { return &n }
+
 // wellState is the state of a program that does well.
 func wellState() State {
 	return State{
@@ -115,15 +117,21 @@ func wellState() State {
 		Started:   time.Now().Add(-time.Hour),
 		UpSeconds: 3600,
 		Kinds: []Kind{
-			{Name: "Pod", IsReady: true, Objects: 4711, ResourceVersion: "123456", SecondsSinceHeard: 0.4,
+			{Name: "Pod", IsReady: true, Objects: 4711, ResourceVersion: "123456", SecondsSinceHeard: seconds(0.4),
 				LastWatch: &WatchEnd{At: time.Now(), Outcome: "closed", Text: "It watched again."},
 				Relists:   map[string]int{"start": 1}, Audits: map[string]int{"clean": 2}},
-			{Name: "Node", IsReady: true, Objects: 12, ResourceVersion: "123400", SecondsSinceHeard: 7},
+			{Name: "Node", IsReady: true, Objects: 12, ResourceVersion: "123400", SecondsSinceHeard: seconds(7)},
 		},
 		Controllers: []Controller{
 			{Name: "nodes", HasBegun: true, Ready: 2, Working: []Work{{"node-7", 0.1}}, Waiting: 1},
 		},
-		Lease:      &Lease{Name: "default/podcount", Identity: "podcount-a", IsOurs: true, Holder: "podcount-a"},
+		Lease: &Lease{
+			Name:     "default/podcount",
+			Identity: "podcount-a",
+			IsOurs:   true,
+			Holder:   "podcount-a",
+			IsKnown:  true,
+		},
 		Writes:     Writes{Written: 512},
 		Events:     Events{Posted: 7},
 		Nodes:      []Crowd{{"node-1", 110}, {"node-2", 98}},
@@ -145,7 +153,7 @@ func badState() State {
 	s.Mode = "dry run"
 	s.Waiting = []string{"Node " + markup}
 	s.Stuck = []string{"the watch of Pod " + longName}
-	s.Kinds[0].SecondsSinceHeard = 200
+	s.Kinds[0].SecondsSinceHeard = seconds(200)
 	s.Kinds[0].Drift = 3
 	s.Kinds[1] = Kind{Name: "Node" + markup, Problem: longName, ProblemAdvice: "Grant list to " + markup}
 	s.Kinds = append(s.Kinds, Kind{Name: "Count", IsAbsent: true})
@@ -155,7 +163,7 @@ func badState() State {
 		{Key: markup, Since: now, Failures: 1, Error: longName, Advice: "do that", RetryAt: now.Add(time.Minute)},
 	}
 	s.Controllers[0].Working = []Work{{longName, 12}, {markup, 30}}
-	s.Lease = &Lease{Name: longName + "/" + longName, Identity: longName, Holder: markup}
+	s.Lease = &Lease{Name: longName + "/" + longName, Identity: longName, Holder: markup, IsKnown: true}
 	s.Writes = Writes{Written: 1, Failed: 2, Stripped: 3, Gone: 4}
 	s.Events = Events{Posted: 1, Dropped: 2, Waiting: 3}
 	s.Nodes = []Crowd{{longName, 2}, {markup, 1}}

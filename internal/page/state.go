@@ -34,10 +34,11 @@ type State struct {
 type Kind struct {
 	Name              string         `json:"name"` // such as Pod
 	IsReady           bool           `json:"ready"`
-	IsAbsent          bool           `json:"absent"` // the resource is not installed
+	IsAbsent          bool           `json:"absent"`  // the resource is not installed
+	IsUnknown         bool           `json:"unknown"` // it is not known whether the resource is installed
 	Objects           int            `json:"objects"`
 	ResourceVersion   string         `json:"resourceVersion"`
-	SecondsSinceHeard float64        `json:"secondsSinceHeard"`
+	SecondsSinceHeard *float64       `json:"secondsSinceHeard"`   // nil if the server has never sent anything
 	LastWatch         *WatchEnd      `json:"lastWatch,omitempty"` // nil before a watch has ended
 	Relists           map[string]int `json:"relists"`             // by reason
 	Audits            map[string]int `json:"audits"`              // by result: clean, drift, skipped, failed
@@ -86,7 +87,8 @@ type Lease struct {
 	Name     string `json:"name"` // NAMESPACE/NAME
 	Identity string `json:"identity"`
 	IsOurs   bool   `json:"ours"`
-	Holder   string `json:"holder"` // "" while nobody holds it, or before it was read
+	Holder   string `json:"holder"` // "" if nobody holds it
+	IsKnown  bool   `json:"known"`  // the Lease was read; before that, Holder is ""
 }
 
 // Writes counts the patches by their outcome, since the start.

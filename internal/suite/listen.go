@@ -44,6 +44,10 @@ func ready(t *testing.T, podcount Program) {
 		testkit.WantNumber(t, "the code of "+path, gotCode, code)
 		testkit.WantEqual(t, path, gotText, text)
 	}
+	f.Await(t, "discovery's answer", func() bool {
+		_, text := get("/readyz")
+		return !strings.Contains(text, "Count")
+	})
 	want("/readyz", 503, "waiting for the first complete list of: Pod\n")
 	want("/livez", 200, "ok\n")
 	want("/healthz", 200, "ok\n")
@@ -62,8 +66,9 @@ func ready(t *testing.T, podcount Program) {
 func root(t *testing.T, podcount Program) {
 	f := fakekube.New()
 	get := podcount.startListening(t, f)
-	f.Await(t, "both watches", func() bool {
-		return len(f.Requests(fakekube.IsWatch("pods"))) > 0 && len(f.Requests(fakekube.IsWatch("nodes"))) > 0
+	f.Await(t, "readiness", func() bool {
+		code, _ := get("/readyz")
+		return code == 200
 	})
 	code, text := get("/")
 	testkit.WantNumber(t, "the code", code, 200)

@@ -142,10 +142,10 @@ func onceDoesTheOtherWrites(t *testing.T, podcount Program) {
 }
 
 func onceWithoutLists(t *testing.T, podcount Program) {
-	for _, row := range []struct{ kind, path string }{
-		{"Pod", "/api/v1/pods"},
-		{"Node", "/api/v1/nodes"},
-		{"Count", "/apis/demo.mark8s.io/v1"},
+	for _, row := range []struct{ kind, path, why string }{
+		{"Pod", "/api/v1/pods", ""},
+		{"Node", "/api/v1/nodes", ""},
+		{"Count", "/apis/demo.mark8s.io/v1", " (it is not known whether the cluster has it)"},
 	} {
 		t.Run(row.kind, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
@@ -154,7 +154,7 @@ func onceWithoutLists(t *testing.T, podcount Program) {
 				f.Script(t, "* "+row.path+", always: refuse 503")
 				start := time.Now()
 				err := podcount.Start(t, f, "-once").Finish()
-				want := "-once: after 2m0s there is no complete list of " + row.kind
+				want := "-once: after 2m0s there is no complete list of " + row.kind + row.why
 				testkit.WantEqual(t, "the error", fmt.Sprint(err), want)
 				testkit.WantBetween(t, "time it took", time.Since(start), 0, onceListTimeout+time.Second)
 				if row.kind != "Count" {
