@@ -126,6 +126,31 @@ func (s *Store[T]) Apply(eventType string, obj T) []Delta[T] {
 	return s.setLocked(obj)
 }
 
+// isKnown reports whether a watch event only repeats what the store has, or what came before that.
+func (s *Store[T]) isKnown(eventType string, obj T) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	held, isHeld := s.items[obj.meta().NamespacedName()]
+	if !isHeld {
+		return eventType == "DELETED"
+	}
+	isSame := eventType != "DELETED" && held.meta().isSameVersion(obj.meta())
+	return isSame || s.hasNewerLocked(obj)
+}
+
+// newestHeld returns the newest version of an object in the store. It is "" if none has a version that is a number.
+func (s *Store[T]) newestHeld() (newest string) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, obj := range s.items {
+		version := obj.meta().ResourceVersion()
+		if isDecimal(version) && isNewerVersion(version, newest) {
+			newest = version
+		}
+	}
+	return newest
+}
+
 // ApplyAnswer stores the object in the server's answer to a patch, and returns the changes. The watch may have
 // delivered later changes before the answer arrived, so ApplyAnswer neither brings back an object that the watch has
 // removed nor replaces a newer version.

@@ -71,8 +71,16 @@ const (
 	// pageLimit is the number of objects in a page. Lists come in pages only after whole lists have failed.
 	pageLimit = 2000
 
-	// shortWatch is how long a watch must last, unless it moves resumeVersion, to count as working.
-	shortWatch = time.Second
+	// briefWatch is how long a watch must last to count as working.
+	briefWatch = time.Second
+
+	// answerPatience is how long a watch may take to reach the version in an answer to Patch. It is twice the time from
+	// one bookmark to the next.
+	answerPatience = 2 * time.Minute
+
+	// watchMargin is how much longer than its timeoutSeconds a watch may last. Servers end watches in time, but a proxy
+	// may hold one that has lost its server.
+	watchMargin = 30 * time.Second
 
 	// versionCheckTimeout is the limit of haveVersionsGoneBack. It is short because the new watch, which is open
 	// already, is not read meanwhile.
@@ -132,6 +140,7 @@ type Reflector[T Object[T]] struct {
 	// Other goroutines change these, too.
 	askAgainAt     time.Time     // newestVersion must not be called before this time
 	newestAnswered string        // the newest version in an answer to Patch since the last complete list; "" if none
+	answeredAt     time.Time     // when newestAnswered arrived
 	confirmation   *confirmation // what Confirm waits for; nil while it does not wait
 
 	// Only Run and the methods that it calls use the fields below.
@@ -141,9 +150,9 @@ type Reflector[T Object[T]] struct {
 	session  *session // nil while the resource is not installed
 	absences int      // answers in a row without the resource
 
-	// Failed requests, which lead to a backoff.
-	failures    int // in a row
-	lastFailure time.Time
+	// What leads to a backoff. Each begins anew after backoffResetAfter.
+	failed  retry.Streak // lists and watches
+	expired retry.Streak // watches that ended with a 410
 
 	// Lists.
 	auditAt      time.Time // the next audit is due then
@@ -153,9 +162,10 @@ type Reflector[T Object[T]] struct {
 	usesPages    bool      // lists come in pages
 
 	// Watches.
-	fruitlessWatches int  // since the last list or useful watch; see watchPolicies
-	expiredWatches   int  // since the last useful watch; a list does not reset it
-	suspectsRestore  bool // etcd may have been restored from a backup; see haveVersionsGoneBack
+	fruitlessWatches int       // since the last list or useful watch; see watchPolicies
+	watchedSince     time.Time // when the first watch since the last failure was opened; zero if none was
+	lastWasBrief     bool      // the last watch that was opened; see watchEnd.isBrief
+	suspectsRestore  bool      // etcd may have been restored from a backup; see haveVersionsGoneBack
 }
 
 // ReflectorOptions configure a reflector. All fields except Once and Trace are required.
@@ -355,7 +365,8 @@ func (r *Reflector[T]) handleRemoval() {
 	r.outage.Forget("watch")
 	r.installed.Store(nil)
 	r.isMissing.Store(true)
-	r.failures = 0
+	r.failed = retry.Streak{}
+	r.expired = retry.Streak{}
 	r.requireRelist("return")
 	emptyList := r.BeginList()
 	r.publish(emptyList.Commit()...)
@@ -432,13 +443,15 @@ func (r *Reflector[T]) isWrongSelector(err error) bool {
 
 // recordFailure logs a failed list or watch, and returns how long to wait before the next request.
 func (r *Reflector[T]) recordFailure(problem string, err error) (wait time.Duration) {
-	if time.Since(r.lastFailure) > backoffResetAfter {
-		r.failures = 0
-	}
-	r.failures++
-	r.lastFailure = time.Now()
 	r.outage.Failed("watch", problem, kube.PauseBetweenComplaints(err), "err", err)
-	backoff := retry.Backoff(r.failures, initialBackoff, maxBackoff)
+	r.watchedSince = time.Time{}
+	return waitAfterFailure(&r.failed, err)
+}
+
+// waitAfterFailure adds a failure to those that follow one another. It returns how long to wait before the next request:
+// as long as the server asks, but at least for the backoff.
+func waitAfterFailure(streak *retry.Streak, err error) (wait time.Duration) {
+	backoff := retry.Backoff(streak.Add(backoffResetAfter), initialBackoff, maxBackoff)
 	return max(backoff, kube.RetryAfter(err))
 }
 
@@ -454,6 +467,7 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 		return err // Without Commit, the listing is dropped, and the store does not change.
 	}
 	r.commitList(listing, meta.ResourceVersion, start)
+	r.noticeRestore(answeredBefore, meta.ResourceVersion)
 	r.forgetAnsweredVersion(answeredBefore)
 	r.recordList(start)
 	r.markSynced()
@@ -506,9 +520,7 @@ func (r *Reflector[T]) planAfterFailedList(listing *Listing[T], err error) {
 	if !isRefusal(err) {
 		r.suspectsRestore = true // The server may have been away, and only then can etcd have been restored.
 	}
-	// If an audit failed, watch again before the next one, because events are more urgent. A relist stays due, because
-	// resumeVersion is "".
-	r.auditAt = time.Now().Add(auditRetry + rand.N(auditRetry))
+	r.postponeAudit() // A relist stays due, because resumeVersion is "".
 }
 
 // audit compares the store with a list of the objects as they were at resumeVersion. The last watch has ended there, so
@@ -545,6 +557,15 @@ func (r *Reflector[T]) audit(ctx context.Context) error {
 		r.commitList(listing, meta.ResourceVersion, start)
 		return nil
 	}
+	areTrue, err := r.areVersionsTrue(ctx, version)
+	if err != nil {
+		r.countFailedAudit()
+		r.postponeAudit()
+		return err
+	}
+	if !areTrue {
+		return r.relistInsteadOfAudit(ctx, errContradiction)
+	}
 	differences, changes := listing.CommitExact(version)
 	r.publish(changes...)
 	drift := slices.DeleteFunc(differences, r.isHarmless)
@@ -552,6 +573,24 @@ func (r *Reflector[T]) audit(ctx context.Context) error {
 	r.resumeFrom(version)
 	r.planAfterList()
 	return nil
+}
+
+// areVersionsTrue reports whether the server has all versions of the objects in the store. An audit at this version
+// leaves alone what is newer, because it came with an answer to a patch. So it would never correct an object whose
+// version is newer than all that the server has.
+func (r *Reflector[T]) areVersionsTrue(ctx context.Context, version string) (bool, error) {
+	held := r.newestHeld()
+	if held == "" || !isNewerVersion(held, version) {
+		return true, nil
+	}
+	if r.untilNextQuestion() > 0 {
+		return false, r.newRequest("").Failed(errors.New("the server does not want to name its newest version yet"))
+	}
+	newest, err := r.newestVersion(ctx, confirmTimeout)
+	if err != nil {
+		return false, err
+	}
+	return !r.noticeRestore(held, newest), nil
 }
 
 // errListDemanded means that an audit was interrupted because Confirm demands a list, which is more urgent.
@@ -585,10 +624,19 @@ func isVersionUnavailable(err error) bool {
 
 // handleFailedAudit counts a failed audit, and plans the next one. It returns err.
 func (r *Reflector[T]) handleFailedAudit(listing *Listing[T], err error) error {
-	r.failedAudits++
-	r.countAudit("failed")
+	r.countFailedAudit()
 	r.planAfterFailedList(listing, err)
 	return err
+}
+
+func (r *Reflector[T]) countFailedAudit() {
+	r.failedAudits++
+	r.countAudit("failed")
+}
+
+// postponeAudit lets the reflector watch before the next audit, because events are more urgent.
+func (r *Reflector[T]) postponeAudit() {
+	r.auditAt = time.Now().Add(auditRetry + rand.N(auditRetry))
 }
 
 // relistInsteadOfAudit lists without a version, which finds less than an audit, and proves nothing. why is the reason.
@@ -775,7 +823,10 @@ func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 // openAndConsume opens a watch and applies its events. It does not apply them if the server was restored from a backup:
 // then it makes a list due.
 func (r *Reflector[T]) openAndConsume(ctx context.Context) watchEnd {
-	request := r.newWatchRequest()
+	timeout := 300 + rand.IntN(300) // in seconds; watches that start together should not end together
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(timeout)*time.Second+watchMargin, errNotEnded)
+	defer cancel()
+	request := r.newWatchRequest(timeout)
 	body, err := r.client.Stream(ctx, request)
 	if err != nil {
 		if !isRefusal(err) {
@@ -791,13 +842,16 @@ func (r *Reflector[T]) openAndConsume(ctx context.Context) watchEnd {
 	return r.consume(ctx, request, body)
 }
 
-func (r *Reflector[T]) newWatchRequest() kube.Request {
+// errNotEnded means that a watch has lasted longer than the server was asked to let it last.
+var errNotEnded = errors.New("the server has not ended the watch in time")
+
+// newWatchRequest returns the request for a watch that the server ends after a number of seconds.
+func (r *Reflector[T]) newWatchRequest(timeout int) kube.Request {
 	request := r.newRequest("PartialObjectMetadata")
-	seconds := 300 + rand.IntN(300) // Watches that start together should not end together.
 	request.Query.Set("watch", "1")
 	request.Query.Set("resourceVersion", r.resumeVersion)
 	request.Query.Set("allowWatchBookmarks", "true")
-	request.Query.Set("timeoutSeconds", strconv.Itoa(seconds))
+	request.Query.Set("timeoutSeconds", strconv.Itoa(timeout))
 	return request
 }
 
@@ -837,6 +891,7 @@ func (r *Reflector[T]) noteAnsweredVersion(version string) {
 	defer r.mu.Unlock()
 	if isDecimal(version) && isNewerVersion(version, r.newestAnswered) {
 		r.newestAnswered = version
+		r.answeredAt = time.Now()
 	}
 }
 
@@ -897,7 +952,7 @@ func (r *Reflector[T]) noticeRestore(known, newest string) bool {
 	if !areComparable || !isNewerVersion(known, newest) {
 		return false
 	}
-	r.log.Info("versions have gone back: etcd was probably restored from a backup",
+	r.log.Info("versions have gone back: etcd was probably restored from a backup, or the server named a false version",
 		"kind", r.kind.Name, "from", known, "to", newest)
 	return true
 }
@@ -905,13 +960,16 @@ func (r *Reflector[T]) noticeRestore(known, newest string) bool {
 // consume applies the events of an open watch until it ends.
 func (r *Reflector[T]) consume(ctx context.Context, request kube.Request, body *kube.Stream) watchEnd {
 	start := time.Now()
+	if r.watchedSince.IsZero() {
+		r.watchedSince = start
+	}
 	from := r.resumeVersion
 	end := watchEnd{isOpened: true}
 	r.log.Log(ctx, levelFlow, "watching", "kind", r.kind.Name, "rv", from)
 	r.emit(trace.Step{Point: trace.Watching, Version: from})
 	r.decoder.wire.WantsHead = r.trace.IsOn
-	// A watch that stays open for a while works, even if it brings no events.
-	stayedOpen := time.AfterFunc(shortWatch, func() { r.outage.Worked("watch") })
+	// A watch that stays open for a while works, even if it brings no events. One that ends at once does not.
+	stayedOpen := time.AfterFunc(briefWatch, func() { r.outage.Worked("watch") })
 	defer stayedOpen.Stop()
 
 	err := r.decoder.events(body, body.IsProtobuf, func(event WatchEvent[T]) error {
@@ -922,11 +980,10 @@ func (r *Reflector[T]) consume(ctx context.Context, request kube.Request, body *
 		body.Heard()
 		end.events++
 		r.metrics.Count("podcount_watch_events_total", r.kind.Name, event.Type)
-		r.handleEvent(event)
-		if r.resumeVersion != from {
-			r.outage.Worked("watch")
+		if err := r.handleEvent(event); err != nil {
+			return request.Failed(err)
 		}
-		return nil
+		return request.Failed(r.checkAnswer())
 	})
 	end.err = cmp.Or(err, io.EOF)
 	end.hasProgressed = r.resumeVersion != from
@@ -942,7 +999,8 @@ func statusOfErrorFrame(frame wire.Status) *kube.Status {
 
 // handleEvent applies one event to the store, and moves resumeVersion. A bookmark only moves resumeVersion. An event
 // that is not newer than resumeVersion is ignored. That is a safeguard: a watch should bring only newer events.
-func (r *Reflector[T]) handleEvent(event WatchEvent[T]) {
+// The error wraps errContradiction if the server's versions cannot all be true.
+func (r *Reflector[T]) handleEvent(event WatchEvent[T]) error {
 	meta := event.Object.meta()
 	version := meta.ResourceVersion()
 	isStale := !isNewerVersion(version, r.resumeVersion)
@@ -952,7 +1010,7 @@ func (r *Reflector[T]) handleEvent(event WatchEvent[T]) {
 	}
 	if isStale {
 		r.recordContact()
-		return
+		return r.checkStaleEvent(event)
 	}
 	if event.Type != "BOOKMARK" {
 		changes := r.Apply(event.Type, event.Object)
@@ -963,6 +1021,41 @@ func (r *Reflector[T]) handleEvent(event WatchEvent[T]) {
 		}
 	}
 	r.resumeFrom(version) // after Apply, because Confirm may return now
+	return nil
+}
+
+// errContradiction means that the server has named a version that is newer than all it has. As the store ignores what
+// is older than it knows, such a version would make it ignore all changes from then on.
+var errContradiction = errors.New("the server's versions contradict each other")
+
+// checkStaleEvent returns an error unless an event that is not newer than resumeVersion only repeats what is known. A
+// change that the store does not have must be newer, so resumeVersion is too new: it came from a bookmark, an event or
+// a list with a version that the server has never had.
+func (r *Reflector[T]) checkStaleEvent(event WatchEvent[T]) error {
+	version := event.Object.meta().ResourceVersion()
+	isRepeat := version == r.resumeVersion
+	if event.Type != "BOOKMARK" {
+		isRepeat = r.isKnown(event.Type, event.Object)
+	}
+	if isRepeat {
+		return nil
+	}
+	what := strings.TrimSpace(event.Type + " " + event.Object.meta().Key().String())
+	return fmt.Errorf("%w: %s at version %s is new, but comes after version %s",
+		errContradiction, what, version, r.resumeVersion)
+}
+
+// checkAnswer returns an error if watches should long have reached the newest version in an answer to Patch. Until they
+// do, the store ignores changes of that object. After a failure, they need time to catch up.
+func (r *Reflector[T]) checkAnswer() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	isAhead := r.newestAnswered != "" && isNewerVersion(r.newestAnswered, r.resumeVersion)
+	if !isAhead || time.Since(r.answeredAt) < answerPatience || time.Since(r.watchedSince) < answerPatience {
+		return nil
+	}
+	return fmt.Errorf("%w: an answer had version %s %v ago, and the watch is still at %s",
+		errContradiction, r.newestAnswered, time.Since(r.answeredAt).Round(time.Second), r.resumeVersion)
 }
 
 // emit emits a step of this kind for the trace.
@@ -1014,26 +1107,16 @@ func (r *Reflector[T]) emitChange(change Delta[T]) {
 
 // afterWatch applies the policy for a watch that ended like this, and returns how long to wait before the next request.
 func (r *Reflector[T]) afterWatch(end watchEnd) (wait time.Duration) {
-	// A useful watch resets both counters before its own end is counted. A short watch is not useful: it brought no
-	// events, or only known ones.
-	wasUseful := end.events > 0 && !end.isShort()
-	if wasUseful {
+	end.followsBrief = r.lastWasBrief
+	if end.isOpened {
+		r.lastWasBrief = end.isBrief()
+	}
+	if end.wasUseful() {
 		r.fruitlessWatches = 0
-		r.expiredWatches = 0
 	}
-	outcome := end.outcome()
-	policy := watchPolicies[outcome]
+	policy := watchPolicies[end.outcome()]
 	r.recordWatchEnd(policy, end)
-	if policy.problem != "" {
-		wait = r.recordFailure(policy.problem, end.err)
-	} else {
-		r.log.Log(context.Background(), levelFlow, "watch ended",
-			"kind", r.kind.Name, "rv", r.resumeVersion, "err", end.err)
-	}
-	if policy.hasOwnBackoff {
-		r.expiredWatches++
-		wait = retry.Backoff(r.expiredWatches, initialBackoff, maxBackoff)
-	}
+	wait = r.waitAfter(policy, end.err)
 	isFruitless := policy.relistAfter > 0
 	if !isFruitless {
 		return wait
@@ -1046,6 +1129,18 @@ func (r *Reflector[T]) afterWatch(end watchEnd) (wait time.Duration) {
 	return wait
 }
 
+// waitAfter logs the end of a watch, and returns how long to wait before the next request.
+func (r *Reflector[T]) waitAfter(policy watchPolicy, err error) time.Duration {
+	if policy.problem != "" {
+		return r.recordFailure(policy.problem, err)
+	}
+	r.log.Log(context.Background(), levelFlow, "watch ended", "kind", r.kind.Name, "rv", r.resumeVersion, "err", err)
+	if policy.hasOwnBackoff {
+		return waitAfterFailure(&r.expired, err)
+	}
+	return 0
+}
+
 // watchEnd describes how a watch ended, and what it brought.
 type watchEnd struct {
 	err           error // io.EOF if the server ended the stream between two events
@@ -1053,11 +1148,15 @@ type watchEnd struct {
 	events        int   // the number of events that could be decoded, bookmarks included
 	hasProgressed bool  // the watch moved resumeVersion
 	lasted        time.Duration
+	followsBrief  bool // the watch that was opened before it was brief
 }
 
-// isShort reports whether the watch was opened, moved no version, and ended within shortWatch.
-func (end watchEnd) isShort() bool {
-	return end.isOpened && !end.hasProgressed && end.lasted < shortWatch
+// isBrief reports whether the watch was opened, and ended within briefWatch.
+func (end watchEnd) isBrief() bool { return end.isOpened && end.lasted < briefWatch }
+
+// wasUseful reports whether the watch moved resumeVersion, or stayed open and brought an event.
+func (end watchEnd) wasUseful() bool {
+	return end.hasProgressed || end.events > 0 && !end.isBrief()
 }
 
 // outcome classifies the end of a watch.
@@ -1084,8 +1183,12 @@ func (end watchEnd) outcome() watchOutcome {
 		return watchUnavailable
 	case isGarbage:
 		return watchUnreadable
-	case end.isShort():
+	case errors.Is(end.err, errContradiction):
+		return watchContradicted
+	case end.isBrief() && !end.hasProgressed:
 		return watchShort
+	case end.isBrief() && end.followsBrief:
+		return watchBrief
 	}
 	return watchEnded
 }
@@ -1094,14 +1197,16 @@ func (end watchEnd) outcome() watchOutcome {
 type watchOutcome int
 
 const (
-	watchEnded       watchOutcome = iota // The server or the network ended a watch that worked.
-	watchExpired                         // 410: the server no longer knows the version.
-	watchRejected                        // 400 or 422: the server rejected the request.
-	watchFailed                          // Any other ERROR frame ended the stream.
-	watchUnavailable                     // The server is overloaded (429), or the watch was not opened for another reason.
-	watchUnreadable                      // The stream could not be decoded.
-	watchSilent                          // Nothing arrived, not even a bookmark.
-	watchShort                           // The watch ended within a second and brought nothing new.
+	watchEnded        watchOutcome = iota // The server or the network ended a watch that worked.
+	watchExpired                          // 410: the server no longer knows the version.
+	watchRejected                         // 400 or 422: the server rejected the request.
+	watchFailed                           // Any other ERROR frame ended the stream.
+	watchUnavailable                      // The server is overloaded (429), or the watch could not be opened.
+	watchUnreadable                       // The stream could not be decoded.
+	watchSilent                           // Nothing arrived, not even a bookmark.
+	watchContradicted                     // The versions that the server has named contradict each other.
+	watchShort                            // The watch ended within a second and brought nothing new.
+	watchBrief                            // The watch brought news, but ended within a second, like the one before.
 )
 
 // WatchRecord says how a watch has ended, for people.
@@ -1149,7 +1254,7 @@ var watchPolicies = [...]watchPolicy{
 	// This is normal: servers end each watch after some minutes, and connections break.
 	watchEnded: {
 		name:    "ended",
-		meaning: "This is normal: the server or the network ended the watch. podcount resumes it.",
+		meaning: "This is normal: watches end after some minutes, or when a connection breaks. podcount resumes it.",
 	},
 
 	// This is normal: the server keeps only recent versions, and forgets the others when it restarts or compacts its
@@ -1205,6 +1310,15 @@ var watchPolicies = [...]watchPolicy{
 		relistReason: "silence",
 	},
 
+	// A version that was too new makes the store ignore what comes after it. A list is the truth, whatever its version.
+	watchContradicted: {
+		name:         "contradicted",
+		meaning:      "The server's versions contradict each other, so changes may be lost. podcount lists again.",
+		problem:      "cannot trust the watch",
+		relistAfter:  1,
+		relistReason: "contradiction",
+	},
+
 	// The next watch may end at once too. Without a backoff this would be a busy loop.
 	watchShort: {
 		name:         "short",
@@ -1212,6 +1326,14 @@ var watchPolicies = [...]watchPolicy{
 		problem:      "watch ended at once",
 		relistAfter:  3,
 		relistReason: "short",
+	},
+
+	// One such watch is normal. But a proxy may end each watch after its first event. Each makes progress, so a relist
+	// would not help, but without a backoff this would be a busy loop, too.
+	watchBrief: {
+		name:    "brief",
+		meaning: "The watch ended within a second, like the one before. podcount waits before it resumes it.",
+		problem: "watches end at once",
 	},
 }
 

@@ -199,6 +199,20 @@ func TestEndedWatchIsResumedWithoutARelist(t *testing.T) {
 	})
 }
 
+// The watches of many replicas begin together when the server restarts. They must not end together.
+func TestWatchesAskForDifferentTimes(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		reflectPods(t, f)
+		testkit.Pass(2 * time.Hour)
+		times := map[string]bool{}
+		for _, watch := range podWatches(f) {
+			times[watch.Query.Get("timeoutSeconds")] = true
+		}
+		// There are 12 watches or more, and 300 times to choose from.
+		testkit.WantBetween(t, "different times", len(times), 6, len(podWatches(f)))
+	})
+}
+
 func TestBookmarkMovesTheResumePointAndNothingElse(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPods(1)
@@ -397,6 +411,75 @@ func TestRefusedWatchBacksOffAndKeepsItsVersion(t *testing.T) {
 	}
 }
 
+// After many failures, a backoff takes half a minute. Once watches work again, it must not stay near that.
+func TestBackoffBeginsAgainOnceWatchesWork(t *testing.T) {
+	for _, refusal := range []string{"500", "410"} {
+		t.Run(refusal, func(t *testing.T) {
+			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.Script(t, "watch pods, 6 times: refuse "+refusal)
+				reflectPods(t, f)
+				testkit.Pass(2 * time.Minute) // the six backoffs
+				f.AddPods(1)
+				testkit.Pass(backoffResetAfter)
+				f.Script(t, "watch pods: refuse "+refusal)
+				f.EndWatches(false)
+				testkit.Pass(time.Minute)
+				watches := podWatches(f)
+				last := len(watches) - 1
+				testkit.WantBetween(t, "the backoff", watches[last].At.Sub(watches[last-1].At),
+					initialBackoff, 2*initialBackoff)
+			})
+		})
+	}
+}
+
+// The server would reject the same request again, perhaps because of its version.
+func TestRejectedWatchIsAnsweredByARelist(t *testing.T) {
+	for _, code := range []string{"400", "422"} {
+		suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.Script(t, "watch pods: refuse "+code)
+			reflectPods(t, f)
+			testkit.Pass(time.Minute)
+			testkit.WantNumber(t, code+": lists", len(podLists(f)), 2)
+			watches := podWatches(f)
+			testkit.WantNumber(t, code+": watches", len(watches), 2)
+			backoff := watches[1].At.Sub(watches[0].At)
+			testkit.WantBetween(t, code+": the backoff", backoff, initialBackoff, 2*initialBackoff)
+		})
+	}
+}
+
+// An alert leaves out the reasons start and hour.
+func TestRelistIsCountedWithItsReason(t *testing.T) {
+	failed := jsonEvent("ERROR", `{"kind":"Status","status":"Failure","reason":"StorageReadError","code":500}`)
+	expiredWithoutCode := jsonEvent("ERROR", `{"kind":"Status","status":"Failure","reason":"Expired"}`)
+	for _, row := range []struct {
+		reason string
+		times  int
+		do     fakekube.Effect // on the first watches
+	}{
+		{"expired", 1, fakekube.Reply{Code: 410, Body: "{}"}},
+		{"expired", 1, fakekube.Reply{Body: expiredWithoutCode}},
+		{"refused", 1, fakekube.Reply{Code: 400, Body: "{}"}},
+		{"error", 2, fakekube.Reply{Body: failed}},
+		{"garbage", 2, fakekube.Reply{Body: "}{"}},
+		{"silence", 2, fakekube.Stall{}},
+		{"short", 3, fakekube.Reply{Body: "\n"}},
+	} {
+		t.Run(row.reason, func(t *testing.T) {
+			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.Inject(t, fakekube.Fault{On: watchOfPods, Times: row.times, Do: row.do})
+				r := reflectPods(t, f)
+				testkit.Pass(3 * kube.Silence)
+				testkit.WantNumber(t, "lists", len(podLists(f)), 2)
+				testkit.WantText(t, r.metrics.Text(),
+					`podcount_relists_total{kind="Pod",reason="start"} 1`+"\n",
+					fmt.Sprintf("podcount_relists_total{kind=%q,reason=%q} 1\n", "Pod", row.reason))
+			})
+		})
+	}
+}
+
 // isVersionQuestion reports whether a request only asks for the newest version.
 func isVersionQuestion(q fakekube.Request) bool {
 	return fakekube.IsList("pods")(q) && q.Query.Get("limit") == "1"
@@ -404,6 +487,20 @@ func isVersionQuestion(q fakekube.Request) bool {
 
 // versionQuestions returns the requests that only asked for the newest version so far.
 func versionQuestions(f *fakekube.Server) []fakekube.Request { return f.Requests(isVersionQuestion) }
+
+// A server that refuses a watch was not away, so it has not been restored from a backup meanwhile.
+func TestRefusedWatchIsNoReasonForAQuestion(t *testing.T) {
+	for _, refusal := range []string{"401", "403", "404", "429"} {
+		suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.Script(t, "watch pods, 3 times: refuse "+refusal)
+			r := reflectPods(t, f)
+			testkit.Pass(time.Minute)
+			testkit.WantNumber(t, refusal+": questions", len(versionQuestions(f)), 0)
+			testkit.WantNumber(t, refusal+": lists", len(podLists(f)), 1)
+			r.wantInSync(t, f)
+		})
+	}
+}
 
 // After an outage, the reflector asks the server for its newest version once a watch is open. This question must not
 // delay the watch, whatever its answer is.
@@ -545,6 +642,23 @@ func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestGarbageOnBothSidesOfAUsefulWatchLeadsToNoRelist(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		garbled := fakekube.Fault{On: watchOfPods, Do: fakekube.Reply{Body: "}{"}}
+		f.Inject(t, garbled)
+		r := reflectPods(t, f)
+		testkit.Pass(time.Minute)
+		f.AddPods(1)
+		testkit.Pass(time.Minute)
+		f.Inject(t, garbled)
+		f.EndWatches(false)
+		testkit.Pass(time.Minute)
+		testkit.WantNumber(t, "watches", len(podWatches(f)), 4)
+		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
+		r.wantInSync(t, f)
+	})
 }
 
 // garbageRow is a watch's answer that is not a sequence of valid events.
@@ -801,23 +915,24 @@ func TestAuditFindsWhatTheServersCacheHasLost(t *testing.T) {
 		changes int // how many changes the server's cache loses
 		change  func(f *fakekube.Server)
 		example string // with CACHED and ACTUAL for the versions
+		deltas  string
 	}{
 		{"an added pod", "web-9", 1, func(f *fakekube.Server) {
 			f.AddPod("default", "web-9", "")
-		}, "default/web-9 (cached none, actual ACTUAL)"},
+		}, "default/web-9 (cached none, actual ACTUAL)", "+web-9"},
 		{"a changed pod", "web-1", 1, func(f *fakekube.Server) {
 			f.Put("pods", onNode(podNamed(f, "web-1"), "n1"))
-		}, "default/web-1 (cached CACHED, actual ACTUAL)"},
+		}, "default/web-1 (cached CACHED, actual ACTUAL)", "~web-1"},
 		{"a change of a field that is not kept", "web-1", 1, func(f *fakekube.Server) {
 			f.Put("pods", withMeta(podNamed(f, "web-1"), "generateName", "web-"))
-		}, "default/web-1 (cached CACHED, actual ACTUAL)"},
+		}, "default/web-1 (cached CACHED, actual ACTUAL)", ""},
 		{"a deleted pod", "web-1", 2, func(f *fakekube.Server) { // a pod's deletion is two changes
 			f.Remove("pods", suite.At("default", "web-1"))
-		}, "default/web-1 (cached CACHED, actual none)"},
+		}, "default/web-1 (cached CACHED, actual none)", "-web-1"},
 		{"a recreated pod", "web-1", 3, func(f *fakekube.Server) {
 			f.Remove("pods", suite.At("default", "web-1"))
 			f.AddPod("default", "web-1", "n1")
-		}, "default/web-1 (cached CACHED, actual ACTUAL)"},
+		}, "default/web-1 (cached CACHED, actual ACTUAL)", "-web-1 +web-1"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
@@ -831,6 +946,7 @@ func TestAuditFindsWhatTheServersCacheHasLost(t *testing.T) {
 				row.change(f)
 				testkit.Pass(untilAudit)
 				r.wantInSync(t, f)
+				testkit.WantEqual(t, "deltas", strings.Join(r.deltas, " "), row.deltas)
 				r.wantAudits(t, 1, "drift 1")
 				actual := versionOf(f, row.pod)
 				example := strings.NewReplacer("CACHED", cached, "ACTUAL", actual).Replace(row.example)
@@ -953,6 +1069,17 @@ func TestAuditThatFailsDoesNotStopTheWatch(t *testing.T) {
 		testkit.Pass(2*auditRetry + untilAudit)
 		r.wantInSync(t, f)
 		testkit.WantText(t, r.metrics.Text(), `podcount_audits_total{kind="Pod",result="clean"}`)
+	})
+}
+
+// Only a 504 of the API server itself can mean that it does not have the version yet.
+func TestAuditThatAProxyCutsOffIsTriedAgain(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r := reflectPods(t, f)
+		f.Script(t, `list pods: reply 504 body "gateway timeout"`)
+		testkit.Pass(untilAudit + 2*auditRetry)
+		r.wantAudits(t, 0, "clean 1", "failed 1")
+		testkit.WantNumber(t, "lists without a version", len(podLists(f))-len(audits(f)), 1)
 	})
 }
 
@@ -1087,7 +1214,7 @@ func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
 		event("ADDED", "u1", "1000", "n1"),
 		event("DELETED", "u1", "998", "n1"),
 		event("DELETED", "u1", "1001", "n1"),
-		event("ADDED", "u1", "1000", "n1"),
+		event("DELETED", "u1", "1001", "n1"),
 		event("ADDED", "u2", "1002", "n2"),
 		event("ADDED", "u3", "1003", "n3"),
 	}
@@ -1197,6 +1324,24 @@ func TestFailedListIsThrownAwayWhole(t *testing.T) {
 		testkit.Pass(time.Minute)
 		testkit.WantNumber(t, "deltas of a whole list", len(r.deltas), 1000)
 		r.wantInSync(t, f)
+	})
+}
+
+// A wrong selector makes the first list a bad request. Later ones may be refused because of the server.
+func TestListThatIsABadRequestIsTriedAgainIfOneHasWorked(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(1)
+		r := reflectPods(t, f)
+		f.Script(t, `
+			watch pods: refuse 410
+			list pods: refuse 400 reason BadRequest
+		`)
+		f.EndWatches(false)
+		testkit.Pass(time.Minute)
+		f.AddPods(2)
+		synctest.Wait()
+		r.wantInSync(t, f)
+		testkit.WantNumber(t, "lists", len(podLists(f)), 3)
 	})
 }
 
@@ -1786,11 +1931,270 @@ func bookmarkAt(version string) watchFrame {
 	return watchFrame{"BOOKMARK", fakekube.Object{"metadata": fakekube.Object{"resourceVersion": version}}}
 }
 
+// endAfterABookmark makes watches of pods bring a new bookmark, and end at once.
+func endAfterABookmark(t *testing.T, f *fakekube.Server, times int) *fakekube.Injection {
+	answer := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", wire.JSON)
+		io.WriteString(w, newBookmark(f))
+	}
+	return f.Inject(t, fakekube.Fault{On: watchOfPods, Times: times, Do: fakekube.Handle(answer)})
+}
+
+// newBookmark returns a bookmark in JSON, whose version is newer than all before.
+func newBookmark(f *fakekube.Server) string {
+	f.SetVersion(f.Latest() + 1)
+	return jsonEvent("BOOKMARK", fmt.Sprintf(`{"metadata":{"resourceVersion":"%d"}}`, f.Latest()))
+}
+
+// A proxy may end each watch after its first event. Each of these watches makes progress.
+func TestWatchesThatEndAtOnceBackOffAndAreSaidOnce(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		proxy := endAfterABookmark(t, f, fakekube.Always)
+		r := reflectPods(t, f)
+		testkit.Pass(10 * time.Minute)
+		testkit.WantBetween(t, "watches within ten minutes", len(podWatches(f)), 10, 40)
+		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
+		log := r.log.String()
+		warning := `level=WARN msg="watches end at once" kind=Pod err=EOF`
+		testkit.WantNumber(t, "outages that began", strings.Count(log, warning), 1)
+		testkit.WantNumber(t, "outages that are over", strings.Count(log, "watching again"), 0)
+
+		proxy.Lift()
+		testkit.Pass(2 * time.Minute)
+		testkit.WantText(t, r.log.String(), "Pod: watching again after 1")
+		if problem := r.State().Problem; problem != nil {
+			t.Errorf("after the proxy was mended: %+v", problem)
+		}
+	})
+}
+
+// A server may end a watch for a good reason just after it has begun.
+func TestSingleBriefWatchIsResumedAtOnce(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		endAfterABookmark(t, f, 1)
+		r := reflectPods(t, f)
+		testkit.WantNumber(t, "watches before any time has passed", len(podWatches(f)), 2)
+		testkit.WantNumber(t, "warnings", strings.Count(r.log.String(), "level=WARN"), 0)
+	})
+}
+
+// The events of a watch do not prove that the next one will not expire.
+func TestWatchesThatExpireAgainAndAgainBackOff(t *testing.T) {
+	expired, _ := json.Marshal(fakekube.Status(410, "Expired", "too old resource version", nil))
+	for _, lasts := range []time.Duration{0, 1100 * time.Millisecond, 20 * time.Second} {
+		t.Run("after "+lasts.String(), func(t *testing.T) {
+			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				answer := func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Content-Type", wire.JSON)
+					io.WriteString(w, newBookmark(f))
+					retry.Sleep(r.Context(), lasts)
+					io.WriteString(w, jsonEvent("ERROR", string(expired)))
+				}
+				f.Inject(t, fakekube.Fault{On: watchOfPods, Times: fakekube.Always, Do: fakekube.Handle(answer)})
+				reflectPods(t, f)
+				testkit.Pass(10 * time.Minute)
+				testkit.WantBetween(t, "lists within ten minutes", len(podLists(f)), 5, 30)
+			})
+		})
+	}
+}
+
+func TestWatchThatExpiresAfterALongTimeIsListedAgainSoon(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		reflectPods(t, f)
+		for range 5 {
+			testkit.Pass(backoffResetAfter + time.Minute)
+			f.Inject(t, suite.StatusFault(watchOfPods, 1, 410, "Expired", nil))
+			before := len(podLists(f))
+			f.EndWatches(false)
+			testkit.Pass(2*initialBackoff + time.Millisecond)
+			testkit.WantNumber(t, "lists since the watch expired", len(podLists(f))-before, 1)
+		}
+	})
+}
+
+func TestRetryAfterOfAnExpiredWatchIsHonoured(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.Inject(t, suite.StatusFault(watchOfPods, 1, 410, "Expired", nil, "Retry-After", "60"))
+		reflectPods(t, f)
+		testkit.Pass(59 * time.Second)
+		testkit.WantNumber(t, "lists before its end", len(podLists(f)), 1)
+		testkit.Pass(14 * time.Second) // with the jitter
+		testkit.WantNumber(t, "lists after its end", len(podLists(f)), 2)
+	})
+}
+
+// tooNew is a version that no server ever reaches.
+const tooNew = "1000000000000000000000000000000"
+
+// An event with such a version, or a bookmark, would make all later ones look old.
+func TestVersionThatContradictsLaterOnesLeadsToAList(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		later func(f *fakekube.Server)
+	}{
+		{"an added pod", func(f *fakekube.Server) { f.AddPod("default", "new", "") }},
+		{"a changed pod", func(f *fakekube.Server) { f.Put("pods", onNode(podNamed(f, "web-0"), "n1")) }},
+		{"a removed pod", func(f *fakekube.Server) {
+			f.LoseEvents(2) // a pod's deletion is two changes
+			removed := f.Remove("pods", suite.At("default", "web-0"))
+			removed = withMeta(removed, "resourceVersion", strconv.Itoa(f.Latest()))
+			f.SendFrame(fakekube.Frame{Resource: "pods", Type: "DELETED", Object: removed})
+		}},
+		{"a bookmark", func(f *fakekube.Server) { testkit.Pass(2 * time.Minute) }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddPods(2)
+				r := reflectPods(t, f)
+				f.SendFrame(fakekube.Frame{Resource: "pods", Type: "BOOKMARK", Object: bookmarkAt(tooNew).object})
+				synctest.Wait()
+				testkit.WantEqual(t, "the version of the store", r.State().ResourceVersion, tooNew)
+				row.later(f)
+				testkit.Pass(2 * time.Second)
+				r.wantInSync(t, f)
+				testkit.WantText(t, r.metrics.Text(), `podcount_relists_total{kind="Pod",reason="contradiction"} 1`)
+				testkit.WantText(t, r.log.String(), `msg="cannot trust the watch"`, "comes after version "+tooNew)
+			})
+		})
+	}
+}
+
+// setVersion makes the server name this version in its answer to the next patch of a pod.
+func setVersion(t *testing.T, f *fakekube.Server, version string) {
+	answer := func(w http.ResponseWriter, _ *http.Request) {
+		pod, _ := json.Marshal(withMeta(podNamed(f, "web-0"), "resourceVersion", version))
+		w.Header().Set("Content-Type", wire.JSON)
+		w.Write(pod)
+	}
+	f.Inject(t, fakekube.Fault{
+		On: fakekube.Requests{Verb: "patch", Resource: "pods"},
+		Do: fakekube.Handle(answer),
+	})
+}
+
+// Until the watch reaches the version of the answer, the store ignores all other changes of the object.
+func TestAnswerWithAVersionThatTheWatchNeverReachesLeadsToAList(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(2)
+		r := reflectPods(t, f)
+		for range 3 { // A proxy may end each watch before the time is over.
+			testkit.Pass(answerPatience * 3 / 5)
+			f.EndWatches(false)
+		}
+		setVersion(t, f, tooNew)
+		_, err := r.Patch(t.Context(), r.Get(Key{"default", "web-0"}), "", map[string]any{}, func(*Pod) bool { return true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Put("pods", onNode(podNamed(f, "web-0"), "n1"))
+		testkit.Pass(answerPatience / 2)
+		testkit.WantEqual(t, "the node before the answer is doubted", r.Get(Key{"default", "web-0"}).NodeName, "")
+		f.EndWatches(false)
+		testkit.Pass(answerPatience) // in which bookmarks come
+		r.wantInSync(t, f)
+		testkit.WantText(t, r.metrics.Text(), `podcount_relists_total{kind="Pod",reason="contradiction"} 1`)
+		testkit.WantText(t, r.log.String(), "versions have gone back", "from="+tooNew)
+		testkit.Pass(10 * time.Minute)
+		testkit.WantNumber(t, "lists", len(podLists(f)), 2)
+	})
+}
+
+// listFalseVersion makes the next list name the version tooNew for the pod web-0.
+func listFalseVersion(t *testing.T, f *fakekube.Server) {
+	pod, _ := json.Marshal(withMeta(podNamed(f, "web-0"), "resourceVersion", tooNew))
+	other, _ := json.Marshal(podNamed(f, "web-1"))
+	list := fmt.Sprintf(`{"kind":"PodList","metadata":{"resourceVersion":"%d"},"items":[%s,%s]}`, f.Latest(), pod, other)
+	f.Inject(t, fakekube.Fault{On: listOfPods, Do: fakekube.Reply{Body: list}})
+}
+
+// An audit leaves alone what is newer than its list. That must not protect a version that the server never had.
+func TestAuditCorrectsAnObjectWhoseVersionIsNewerThanTheServer(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(2)
+		listFalseVersion(t, f)
+		r := reflectPods(t, f)
+		f.Put("pods", onNode(podNamed(f, "web-0"), "n1"))
+		testkit.Pass(untilAudit)
+		r.wantInSync(t, f)
+		r.wantAudits(t, 0, "skipped 1")
+		testkit.WantText(t, r.log.String(), "versions have gone back", "from="+tooNew)
+	})
+}
+
+// The list of such an audit was complete, so its size is no reason for pages.
+func TestAuditThatCannotAskForTheNewestVersionFails(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(2)
+		listFalseVersion(t, f)
+		isQuestion := func(request fakekube.Request) bool { return request.Query.Get("limit") == "1" }
+		f.Inject(t, suite.StatusFault(fakekube.Requests{If: isQuestion}, 2, 503, "ServiceUnavailable", nil))
+		r := reflectPods(t, f)
+		testkit.Pass(untilAudit + 4*auditRetry)
+		r.wantAudits(t, 0, "failed 2", "skipped 1")
+		r.wantInSync(t, f)
+		testkit.WantEqual(t, "lists come in pages", r.usesPages, false)
+		testkit.WantText(t, r.log.String(), `err="list pods: 503`)
+	})
+}
+
+// White space between two frames keeps a connection alive, but says nothing about the server behind it.
+func TestWatchThatBringsOnlyWhiteSpaceIsSilent(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		dribble := func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", wire.JSON)
+			for retry.Sleep(r.Context(), 20*time.Second) == nil {
+				io.WriteString(w, "\n")
+				w.(http.Flusher).Flush()
+			}
+		}
+		f.Inject(t, fakekube.Fault{On: watchOfPods, Do: fakekube.Handle(dribble)})
+		r := reflectPods(t, f)
+		f.AddPods(1)
+		testkit.Pass(kube.Silence + time.Second)
+		r.wantInSync(t, f)
+		testkit.WantEqual(t, "the outcome", r.State().LastWatch.Outcome, "silent")
+	})
+}
+
+func TestWatchThatTheServerDoesNotEndIsEndedByTheClient(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		goOn := func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", wire.JSON)
+			for retry.Sleep(r.Context(), time.Minute) == nil {
+				io.WriteString(w, newBookmark(f))
+				w.(http.Flusher).Flush()
+			}
+		}
+		f.Inject(t, fakekube.Fault{On: watchOfPods, Do: fakekube.Handle(goOn)})
+		r := reflectPods(t, f)
+		timeout, _ := strconv.Atoi(podWatches(f)[0].Query.Get("timeoutSeconds"))
+		limit := time.Duration(timeout)*time.Second + watchMargin
+		testkit.Pass(limit - time.Second)
+		testkit.WantNumber(t, "watches before the limit", len(podWatches(f)), 1)
+		testkit.Pass(2 * time.Second)
+		testkit.WantNumber(t, "watches after the limit", len(podWatches(f)), 2)
+		testkit.WantEqual(t, "the outcome", r.State().LastWatch.Outcome, "ended")
+		testkit.WantEqual(t, "why", fmt.Sprint(r.State().LastWatch.Err), errNotEnded.Error())
+		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
+	})
+}
+
 func TestBookmarkWithoutANewVersionIsAContact(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectPods(t, f)
 		testkit.Pass(time.Hour)
 		testkit.WantBetween(t, "the time since the last contact", time.Since(r.State().LastHeard), 0, 125*time.Second)
+	})
+}
+
+func TestEventIsAContact(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r := reflectPods(t, f)
+		testkit.Pass(30 * time.Second)
+		f.AddPods(1)
+		synctest.Wait()
+		testkit.WantEqual(t, "the time since the last contact", time.Since(r.State().LastHeard), 0)
 	})
 }
 
@@ -1942,6 +2346,20 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 			longest:  5 * time.Second,
 		},
 		{
+			name: "a list from before ends",
+			before: func(t *testing.T, f *fakekube.Server, _ *testReflector) {
+				f.Inject(t, fakekube.Fault{On: listOfPods, Do: fakekube.Handle(slowOldList)})
+				f.Script(t, "watch pods: refuse 410")
+				f.EndWatches(false)
+				testkit.Pass(2 * initialBackoff)
+				testkit.WantNumber(t, "lists when this replica is elected", len(podLists(f)), 2)
+				f.AddPod("default", "new", "")
+			},
+			shortest: slowOldListTakes - 2*initialBackoff,
+			longest:  slowOldListTakes,
+			relist:   "elected",
+		},
+		{
 			name: "versions have gone back",
 			before: func(_ *testing.T, f *fakekube.Server, _ *testReflector) {
 				f.AddPod("default", "new", "")
@@ -2010,6 +2428,17 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 			})
 		})
 	}
+}
+
+const slowOldListTakes = 5 * time.Second
+
+// slowOldList answers at once with the beginning of a list, and later with its end. The list has the version 1.
+func slowOldList(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", wire.JSON)
+	io.WriteString(w, `{"metadata":{"resourceVersion":"1"},"items":[`)
+	http.NewResponseController(w).Flush()
+	retry.Sleep(r.Context(), slowOldListTakes)
+	io.WriteString(w, "]}")
 }
 
 func TestListSinceTheElectionNeedsNoQuestion(t *testing.T) {

@@ -35,3 +35,20 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 	return ctx.Err()
 }
+
+// Streak counts failures that follow one another. The zero Streak has none. Only one goroutine may use it.
+type Streak struct {
+	count int
+	last  time.Time
+}
+
+// Add adds a failure, and returns how many there are now. If the last one is longer ago than quiet, the streak begins
+// anew.
+func (s *Streak) Add(quiet time.Duration) (count int) {
+	if time.Since(s.last) > quiet {
+		s.count = 0
+	}
+	s.count++
+	s.last = time.Now()
+	return s.count
+}
