@@ -233,6 +233,59 @@ func TestQueueTellsWhichKeysFailSinceWhenAndWhy(t *testing.T) {
 	})
 }
 
+func TestKeysThatFailForLongestAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := testQueue(t)
+		var want []string
+		for i := range maxFailingKeys + 5 {
+			key := fmt.Sprint("key ", i)
+			q.Add(key)
+			wantReady(t, q, key)
+			q.Done(key, Result{RetryAfter: time.Hour}, errors.New("no"))
+			testkit.Pass(time.Second)
+			if i < maxFailingKeys {
+				want = append(want, key)
+			}
+		}
+		var got []string
+		for _, failing := range q.State().Failing {
+			got = append(got, failing.Key)
+		}
+		testkit.WantEqual(t, "the failing keys", got, want)
+		testkit.WantNumber(t, "failing keys", q.State().FailingCount, maxFailingKeys+5)
+	})
+}
+
+func TestDepthIsTheNumberOfKeysThatWaitForAWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		options := quietQueue[string](time.Minute, time.Minute)
+		q := NewQueue(t.Context(), options)
+		q.Add("failing", "working", "ready", "ready too")
+		wantReady(t, q, "failing", "working")
+		q.Done("failing", Result{}, errors.New("no"))
+		q.AddAfter("later", time.Hour)
+		q.SetGauges()
+		testkit.WantText(t, options.Metrics.Text(), `workqueue_depth{name="test"} 2`+"\n")
+	})
+}
+
+func TestMetricsTellHowLongWorkersHaveHadTheirKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		options := quietQueue[string](time.Minute, time.Minute)
+		q := NewQueue(t.Context(), options)
+		q.Add("a", "b", "c")
+		wantReady(t, q, "a")
+		testkit.Pass(time.Minute)
+		wantReady(t, q, "b")
+		testkit.Pass(time.Minute)
+		q.SetGauges()
+		testkit.WantText(t, options.Metrics.Text(),
+			`workqueue_queue_duration_seconds_count{name="test"} 2`+"\n",
+			`workqueue_unfinished_work_seconds{name="test"} 180`+"\n",
+			`workqueue_longest_running_processor_seconds{name="test"} 120`+"\n")
+	})
+}
+
 func TestQueueEmitsTheStepsOfAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		options := quietQueue[string](time.Second, time.Second)
@@ -300,14 +353,15 @@ func TestFailedKeyWaitsForItsOwnBackoff(t *testing.T) {
 			testkit.Pass(shortest + time.Nanosecond) // The jitter is no longer than the shortest backoff.
 			wantReady(t, q, "bad")
 		}
-		done(q, "bad")
-		testkit.Pass(time.Hour)
-		wantReady(t, q, "") // The last try has seen what was added before it.
 		q.Add("bad")
-		wantReady(t, q, "bad")
+		done(q, "bad")
+		wantReady(t, q, "bad") // It was added during the try that has succeeded.
 		q.Done("bad", Result{}, errors.New("failed"))
 		testkit.Pass(10 * time.Millisecond) // The success has made the backoff short again.
 		wantReady(t, q, "bad")
+		done(q, "bad")
+		testkit.Pass(time.Hour)
+		wantReady(t, q, "") // The last try has seen what was added before it.
 	})
 }
 

@@ -16,6 +16,7 @@ var Controllers = Topic{
 	{"podcount lists only the kinds that its controllers need", onlyWhatIsNeeded},
 	{"a controller whose rights are missing delays no other", missingRights},
 	{"a controller waits for its CRD and stops without it", comingAndGoingCRD},
+	{"the Counts of a removed CRD are forgotten unseen", unseenEndOfCounts},
 	{"the Retry-After of discovery is honoured", retryAfterOfDiscovery},
 	{"a short 404 or 429 stops no controller", shortAbsence},
 }
@@ -137,6 +138,21 @@ func comingAndGoingCRD(t *testing.T, podcount Program) {
 		f.AddPods(4)
 		testkit.Pass(11 * time.Second)
 		WantLabel(t, f, "cp", TotalLabel, "4")
+	})
+}
+
+// unseenEndOfCounts removes the CRD, and with it all Counts, while no watch works.
+func unseenEndOfCounts(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddCount("web", `{"name":"web","count":2}`)
+		p := podcount.Start(t, f)
+		testkit.Pass(time.Minute)
+		f.Script(t, "watch counts, always: refuse 503")
+		f.EndWatches(false)
+		f.InstallCRD(nil)
+		testkit.Pass(time.Minute)
+		testkit.WantNumber(t, "reports of the deleted Count", p.Logged("a Count is gone"), 1)
 	})
 }
 

@@ -18,6 +18,8 @@ var Counts = Topic{
 	{"each new spec gets a status and an Event", newSpecs},
 	{"a patch of a Count carries the uid and no resourceVersion", patchesOfCounts},
 	{"a deleted Count is reported, and a recreated one counted", deletedCount},
+	{"a Count that is recreated at once is reported anew", countRecreatedAtOnce},
+	{"a status that reaches another Count of the name is none", statusOfAnotherCount},
 	{"a status is written at once, then once a second", statusOnceASecond},
 	{"a write to a missing object is not retried with each pod", writesToMissingObjects},
 	{"a lost deletion costs one write an interval", lostDeletion},
@@ -85,6 +87,7 @@ func newSpecs(t *testing.T, podcount Program) {
 			{`{"name":"nginx","count":1,"note":"for podcount, this spec is the same"}`, "true 1 3"},
 			{`{"name":"other","count":1}`, "false 0 4"},
 		} {
+			testkit.Pass(time.Minute) // until the Count does not cool down from an earlier write
 			f.AddCount("web", row.spec)
 			testkit.Pass(time.Second)
 			wantStatus(t, f, "web", row.status)
@@ -122,6 +125,44 @@ func deletedCount(t *testing.T, podcount Program) {
 		f.AddCount("web", `{"name":"other","count":0}`)
 		testkit.Pass(time.Second)
 		wantStatus(t, f, "web", "true 0 1")
+	})
+}
+
+// countRecreatedAtOnce keeps the only worker busy, so that it does not look at the Count while that is gone.
+func countRecreatedAtOnce(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddCount("web", `{"name":"nginx","count":1}`)
+		podcount.Start(t, f, "-pod-events", "off", "-workers", "1")
+		testkit.Pass(time.Minute)
+		f.Script(t, "patch counts/status busy: delay 5s")
+		f.AddCount("busy", `{"name":"busy","count":1}`)
+		testkit.Pass(time.Second)
+		f.Remove("counts", At("default", "web"))
+		f.AddCount("web", `{"name":"nginx","count":1}`)
+		testkit.Pass(time.Minute)
+		wantStatus(t, f, "web", "false 0 1")
+		testkit.WantNumber(t, "Events about a new spec", len(EventsOf(f, "Synced")), 3)
+	})
+}
+
+// statusOfAnotherCount replaces a Count while its status is on the way. The server does not compare the uid for a
+// subresource, so the status reaches the new Count.
+func statusOfAnotherCount(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddCount("web", `{"name":"nginx","count":1}`)
+		p := podcount.Start(t, f, "-pod-events", "off")
+		testkit.Pass(time.Minute)
+		f.Script(t, "patch counts/status: delay 5s")
+		f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
+		testkit.Pass(time.Second)
+		f.Remove("counts", At("default", "web"))
+		f.AddCount("web", `{"name":"other","count":0}`)
+		testkit.Pass(time.Minute)
+		wantStatus(t, f, "web", "true 0 1")
+		testkit.WantNumber(t, "writes", len(countWrites(f)), 3)
+		testkit.WantNumber(t, "statuses written", p.Logged("status written"), 2)
 	})
 }
 

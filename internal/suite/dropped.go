@@ -14,6 +14,7 @@ var DroppedLabels = Topic{
 	{"a dropped label is retried every ten minutes", droppedIsRetried},
 	{"a label that is kept is written beside one that is dropped", labelBesideADroppedOne},
 	{"-once reports the label that is kept, and fails", onceBesideADroppedLabel},
+	{"a label that is not wanted for a while is not retried earlier", unwantedForAWhile},
 	{"a recreated node starts afresh", recreatedNodeStartsAfresh},
 }
 
@@ -75,6 +76,10 @@ func labelBesideADroppedOne(t *testing.T, podcount Program) {
 		f.Remove("nodes", At("", "cp"))
 		testkit.Pass(11 * time.Minute)
 		testkit.WantNumber(t, "reports of its end", p.Logged("the server no longer drops the labels"), 0)
+
+		f.AddNode("another-cp", ControlPlane)
+		testkit.Pass(time.Minute)
+		testkit.WantNumber(t, "reports of the dropped label", p.Logged("the server drops labels"), 2)
 	})
 }
 
@@ -87,6 +92,22 @@ func onceBesideADroppedLabel(t *testing.T, podcount Program) {
 		WantLabel(t, f, "cp", OwnPodsLabel, "0")
 		testkit.WantNumber(t, "reports of written labels", p.Logged("label written"), 1)
 		testkit.WantNumber(t, "Events", len(EventsOf(f, "PodCountChanged")), 1)
+	})
+}
+
+// unwantedForAWhile makes the absence of a dropped label right, and then wrong again.
+func unwantedForAWhile(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", ControlPlane)
+		f.Strip(TotalLabel)
+		podcount.Start(t, f)
+		for range 8 {
+			testkit.Pass(time.Minute)
+			f.SetLabel("cp", ControlPlane, nil)
+			testkit.Pass(time.Minute / 4)
+			f.SetLabel("cp", ControlPlane, "")
+		}
+		testkit.WantNumber(t, "tries in ten minutes", len(f.Requests(IsWriteOf("nodes"))), 1)
 	})
 }
 

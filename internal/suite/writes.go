@@ -21,6 +21,8 @@ var Writes = Topic{
 	{"the Retry-After of a write is honoured", retryAfter},
 	{"writes that were refused together do not come back together", retriesSpread},
 	{"-qps and -burst limit writes", qps},
+	{"what became right during the wait for -qps is not written", rightAfterTheWait},
+	{"the newest number is written after the wait for -qps", newestAfterTheWait},
 }
 
 func nothingBeforeTheLists(t *testing.T, podcount Program) {
@@ -349,5 +351,42 @@ func qps(t *testing.T, podcount Program) {
 		testkit.WantNumber(t, "writes after 4 s", len(WritesTo(f)), 60)
 		testkit.Pass(5 * time.Second)
 		testkit.WantNumber(t, "writes after 9 s", len(WritesTo(f)), 100)
+	})
+}
+
+// slowly are flags with which podcount may write once, and then once in ten seconds.
+var slowly = []string{"-qps", "0.1", "-burst", "1", "-pod-events", "off"}
+
+func rightAfterTheWait(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp-1", ControlPlane)
+		f.AddNode("cp-2", ControlPlane)
+		podcount.Start(t, f, slowly...)
+		testkit.Pass(time.Minute)
+		before := len(WritesTo(f))
+		f.AddPod("default", "a", "")
+		testkit.Pass(3 * time.Second)
+		testkit.WantNumber(t, "writes at once", len(WritesTo(f))-before, 1)
+		f.Remove("pods", At("default", "a")) // The number on the other node is right now.
+		testkit.Pass(time.Minute)
+		WantLabel(t, f, "cp-1", TotalLabel, "0")
+		WantLabel(t, f, "cp-2", TotalLabel, "0")
+		testkit.WantNumber(t, "writes", len(WritesTo(f))-before, 2)
+	})
+}
+
+func newestAfterTheWait(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		podcount.Start(t, f, slowly...)
+		testkit.Pass(time.Minute)
+		f.AddCount("first", `{"name":"a","count":1}`)
+		testkit.Pass(time.Second)
+		f.AddCount("second", `{"name":"b","count":1}`)
+		testkit.Pass(time.Second)
+		f.AddPodWithLabels("b", fakekube.Object{"app": "b"})
+		testkit.Pass(10 * time.Second)
+		wantStatus(t, f, "first", "false 0 1")
+		wantStatus(t, f, "second", "true 1 1")
 	})
 }
