@@ -15,6 +15,7 @@ const (
 	noMetadata = "may not change labels, annotations, finalizers, owners or other metadata"
 	noManager  = "may not make others managers"
 	noFields   = "may not become the manager of metadata of what it writes, or of fields that do not exist"
+	noTaking   = "may not take metadata of what it writes from its managers"
 )
 
 // owner is an owner that the garbage collector would not let go.
@@ -46,14 +47,21 @@ func managed(apiVersion, manager, operation string, fields object) object {
 // aLabel is a field of which the server makes podcount no manager, because podcount does not set it.
 var aLabel = object{"f:metadata": object{"f:labels": object{"f:a": object{}}}}
 
-// tooMany are more fields than a manager of podcount's objects needs.
-func tooMany() object {
-	fields := object{}
-	for i := range 20 {
-		fields[fmt.Sprint("f:a", i)] = object{}
-	}
-	return fields
+// unknownFields are fields that nothing has. They would only make an object larger.
+var unknownFields = map[string]object{
+	"a field":           {"f:a": object{}},
+	"a part of a field": {"f:spec": object{"f:a": object{}}, "f:type": object{"f:a": object{}}},
 }
+
+// ofOthers is metadata that others may give to what podcount writes.
+var ofOthers = object{
+	"annotations": object{"note": "x"},
+	"labels":      object{"a": "b"},
+	"finalizers":  []any{"podcount.test/keep"},
+}
+
+// withoutOthers is the removal of that metadata.
+var withoutOthers = object{"annotations": nil, "labels": nil, "finalizers": nil}
 
 // wantDenied fails the test unless a request of the account is refused by a policy that says why.
 func (g *guarded) wantDenied(what, method, path string, body object, why string) {
@@ -91,11 +99,14 @@ func (g *guarded) showEvents() {
 	g.wantDenied("an Event with a foreign manager", "POST", post, foreign, noManager)
 	asAnother := eventsOf(g.namespace) + "?fieldManager=another"
 	g.wantDenied("an Event of another manager", "POST", asAnother, newEvent(), noManager)
-	large := withMeta(managed("v1", "podcount", "Update", tooMany()))
-	g.wantDenied("an Event with many managed fields", "POST", post, large, noFields)
+	for what, fields := range unknownFields {
+		large := withMeta(managed("v1", "podcount", "Update", fields))
+		g.wantDenied("an Event that manages "+what+" that does not exist", "POST", post, large, noFields)
+	}
 	about := object{"kind": "Pod", "namespace": g.namespace, "name": "a", "fieldPath": long}
 	for what, change := range map[string]object{
 		"a long reason":    {"reason": long},
+		"a reason of 1 kB": {"reason": strings.Repeat("ä", 500)},
 		"a long type":      {"type": long},
 		"a long path":      {"involvedObject": about},
 		"a long instance":  {"reportingInstance": long},
@@ -124,15 +135,13 @@ func (g *guarded) showEvents() {
 	g.wantDenied("a count of another manager", "PATCH", last+"?fieldManager=another", object{"count": 3}, noManager)
 
 	// What others have added may stay, and does not disturb podcount.
-	g.send("PATCH", last+"?fieldManager=kubectl-annotate", object{"metadata": object{
-		"annotations": object{"note": "x"},
-		"labels":      object{"a": "b"},
-		"finalizers":  []any{"podcount.test/keep"},
-	}})
+	g.send("PATCH", last+"?fieldManager=kubectl-annotate", object{"metadata": ofOthers})
 	raise := object{"count": 2, "lastTimestamp": "2026-01-02T03:04:05Z"}
 	g.account.send("PATCH", asPodcount(last), raise)
 	removal := object{"metadata": object{"annotations": nil}}
 	g.wantDenied("an Event without an annotation of others", "PATCH", asPodcount(last), removal, noMetadata)
+	reset := object{"metadata": object{"managedFields": []any{object{}}}}
+	g.wantDenied("an Event without its managers", "PATCH", asPodcount(last), reset, noTaking)
 	g.send("PATCH", last, object{"metadata": object{"finalizers": nil}})
 }
 
@@ -177,7 +186,10 @@ func (g *guarded) showLease() {
 		}
 		long := object{"holderIdentity": strings.Repeat("x", 1<<20)}
 		wantDenied(state+" with a long holder", nil, long, "may write only the holder, the times and the transitions")
-		wantDenied(state+" with many managed fields", managed(api, "podcount", "Update", tooMany()), nil, noFields)
+		for what, fields := range unknownFields {
+			more := managed(api, "podcount", "Update", fields)
+			wantDenied(state+" that manages "+what+" that does not exist", more, nil, noFields)
+		}
 		fields := managed(api, "another", "Apply", aLabel)
 		wantDenied(state+" with a foreign manager", fields, nil, noManager)
 	}
@@ -192,6 +204,9 @@ func (g *guarded) showLease() {
 	mayWrite("a new Lease", nil)
 	showAll("a Lease")
 	mayWrite("a renewal", object{"leaseTransitions": 1})
+
+	g.send("PATCH", lease+"?fieldManager=kubectl-annotate", object{"metadata": ofOthers})
+	wantDenied("a Lease without its managers", object{"managedFields": []any{object{}}}, nil, noTaking)
 
 	// What others have added may stay, even if the server merges their managers.
 	for i := range 11 {
@@ -262,7 +277,13 @@ func countPolicy(w *world) {
 		change := object{"metadata": more, "status": object{"count": 2}}
 		g.wantDenied("a status with "+what, "PATCH", asPodcount(status), change, noFields)
 	}
-	change := object{"status": object{"count": 3}}
+	g.send("PATCH", count+"?fieldManager=gitops", object{"metadata": ofOthers})
+	taking := object{"metadata": withoutOthers, "status": object{"count": 3}}
+	g.wantDenied("a status without the metadata of others", "PATCH", asPodcount(status), taking, noTaking)
+	g.account.send("PATCH", asPodcount(status), object{"status": object{"count": 3}})
+	g.send("PATCH", count+"?fieldManager=gitops", object{"metadata": withoutOthers})
+
+	change := object{"status": object{"count": 7}}
 	g.wantDenied("a status of another manager", "PATCH", status+"?fieldManager=another", change, noManager)
 	for i := range 11 {
 		path := fmt.Sprint(count, "?fieldManager=manager-", i)
