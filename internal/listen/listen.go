@@ -30,8 +30,8 @@ const (
 	sendBuffer      = 64 << 10         // bytes of an answer that the kernel holds for a client that does not read
 
 	// While others wait for a place, a request has maxGrace to arrive. It may have come already, but a busy machine has
-	// not let the server read it, or the client send it. A connection that is closed for want of a request halves that
-	// time, but only once in that time, and down to minGrace. Each request that arrives adds graceStep. So idle
+	// not let the server read it, or the client send it. While idle connections are closed, that time is halved, but
+	// only once in that time, and down to minGrace. Each request that arrives adds graceStep. So idle
 	// connections have minGrace within a second, and then 1,280 of them come and go in a second. As many as the kernel
 	// lets wait, 4,096 by default, do so in less time than a probe has.
 	maxGrace  = 500 * time.Millisecond
@@ -109,7 +109,7 @@ func newServer(handler http.Handler, log *slog.Logger) *http.Server {
 type cappedListener struct {
 	*net.TCPListener
 	host   string        // the host that it was asked to listen on
-	freed  chan struct{} // gets a value when a connection is closed, unless one is there already
+	freed  chan struct{} // gets a value when a place may be free, unless one is there already
 	closed chan struct{} // closed with the listener
 
 	mu        sync.Mutex     // guards the fields below, and answerUntil of all connections
@@ -221,8 +221,8 @@ func (l *cappedListener) Close() error {
 	return l.TCPListener.Close()
 }
 
-// SetWriteDeadline sets how long an answer may take. net/http calls it when the request has arrived, and without a time
-// when the answer was sent.
+// SetWriteDeadline sets how long an answer may take. net/http calls it when the request has arrived, or cannot be read,
+// and without a time when the answer was sent.
 func (c *trackedConn) SetWriteDeadline(deadline time.Time) error {
 	c.listener.mu.Lock()
 	c.answerUntil = deadline
@@ -230,14 +230,29 @@ func (c *trackedConn) SetWriteDeadline(deadline time.Time) error {
 	return c.TCPConn.SetWriteDeadline(deadline)
 }
 
+// CloseWrite ends what the server sends. net/http calls it after the last answer, also after the one to a request that
+// it could not read, and then gives the client half a second. Meanwhile, the connection need not keep its place.
+func (c *trackedConn) CloseWrite() error {
+	c.listener.mu.Lock()
+	c.answerUntil = time.Time{}
+	c.listener.mu.Unlock()
+	c.listener.signalFreed()
+	return c.TCPConn.CloseWrite()
+}
+
 // Close closes the connection. It may be called more than once.
 func (c *trackedConn) Close() error {
 	c.listener.mu.Lock()
 	c.listener.open = slices.DeleteFunc(c.listener.open, func(open *trackedConn) bool { return open == c })
 	c.listener.mu.Unlock()
+	c.listener.signalFreed()
+	return c.TCPConn.Close()
+}
+
+// signalFreed lets Accept look for a place again.
+func (l *cappedListener) signalFreed() {
 	select {
-	case c.listener.freed <- struct{}{}:
+	case l.freed <- struct{}{}:
 	default:
 	}
-	return c.TCPConn.Close()
 }

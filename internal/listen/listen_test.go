@@ -285,6 +285,20 @@ func TestLongHeadersAreRefused(t *testing.T) {
 	}
 }
 
+// While net/http waits for the client to read the refusal, others need the place.
+func TestRequestThatCannotBeReadKeepsNoPlace(t *testing.T) {
+	server, _ := start(t, answerOK)
+	defer server.Close()
+	answer := exchange(t, server.Addr().String(), "X: "+strings.Repeat("x", headerLimit+1))
+	testkit.WantText(t, answer, "431")
+	l := server.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, conn := range l.open {
+		testkit.WantEqual(t, "until when it must be answered", conn.answerUntil, time.Time{})
+	}
+}
+
 // exchange sends a request with one more header, and returns all that the server answers.
 func exchange(t *testing.T, address, header string) (answer string) {
 	t.Helper()

@@ -245,12 +245,17 @@ func (c *commandLine) checkPageToken() error {
 	if c.Page == "" && c.PageTokenFile != "" {
 		return errors.New("-page-token-file has no effect without -page: add -page, or leave it out")
 	}
-	host, _, _ := net.SplitHostPort(c.Page) // checkPage has checked it; its port may be a name.
-	if c.Page != "" && c.PageTokenFile == "" && !listen.IsLoopback(host) {
+	if c.Page != "" && c.PageTokenFile == "" && !c.isPageLocal() {
 		return fmt.Errorf("-page %s: other machines could see the page: add -page-token-file FILE, "+
 			"or use -page 127.0.0.1:PORT", c.Page)
 	}
 	return nil
+}
+
+// isPageLocal reports whether the page is only for this machine. checkPage must have checked -page.
+func (c *commandLine) isPageLocal() bool {
+	host, _, _ := net.SplitHostPort(c.Page) // The port may be a name, which IsLoopback does not accept.
+	return listen.IsLoopback(host)
 }
 
 // checkAddress checks the syntax of [HOST]:PORT.

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"podcount/deploy"
-	"podcount/internal/listen"
 )
 
 // printManifest prints the YAML that -manifest asks for.
@@ -69,7 +68,7 @@ func (c *commandLine) checkManifest() error {
 	if c.Once && c.Page != "" {
 		return errors.New("-manifest -once prints a CronJob, which ends too soon to be looked at: leave out -page")
 	}
-	if c.PageTokenFile != "" || c.Page != "" && !listen.IsLoopback(c.Page) {
+	if c.PageTokenFile != "" || c.Page != "" && !c.isPageLocal() {
 		return errors.New("-manifest mounts no token for the page: leave out -page-token-file, " +
 			"use -page 127.0.0.1:PORT, and look at it through kubectl port-forward")
 	}

@@ -89,6 +89,10 @@ func TestFlagsOfTheManifestAreNoFlagsOfPodcount(t *testing.T) {
 	}
 }
 
+func TestPageOfTheManifestMayHaveANamedPort(t *testing.T) {
+	testkit.WantText(t, printed(t, "-manifest -page=127.0.0.1:http"), `"-page=127.0.0.1:http"`)
+}
+
 func TestManifestOfFalsePrintsNone(t *testing.T) {
 	o := parse(t, "-manifest=false")
 	testkit.WantEqual(t, "-leader-elect", o.LeaderElect, false)

@@ -168,6 +168,7 @@ func TestPageIsForThisMachineOrAsksForAToken(t *testing.T) {
 	lines := []string{
 		"-page=127.0.0.1:8081",
 		"-page=localhost:0",
+		"-page=127.0.0.1:http",
 		"-page=[::1]:8081 -listen=:8080",
 		"-page=127.0.0.1:0 -listen=127.0.0.1:0",
 		"-page=127.0.0.1:8081 -once",
