@@ -163,7 +163,7 @@ type Reflector[T Object[T]] struct {
 
 	// Watches.
 	fruitlessWatches int       // since the last list or useful watch; see watchPolicies
-	watchedSince     time.Time // when the first watch since the last failure was opened; zero if none was
+	watchedSince     time.Time // when the first watch since the last interruption was opened; zero if none was
 	lastWasBrief     bool      // the last watch that was opened; see watchEnd.isBrief
 	suspectsRestore  bool      // etcd may have been restored from a backup; see haveVersionsGoneBack
 }
@@ -459,6 +459,7 @@ func waitAfterFailure(streak *retry.Streak, err error) (wait time.Duration) {
 // was. The request has no resourceVersion: without one, the server returns the most recent state.
 func (r *Reflector[T]) relist(ctx context.Context) error {
 	start := time.Now()
+	r.watchedSince = time.Time{}
 	answeredBefore := r.answeredVersion()
 	listing := r.BeginList()
 	meta, err := r.readList(ctx, r.newListRequest(), listing)
@@ -467,7 +468,7 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 		return err // Without Commit, the listing is dropped, and the store does not change.
 	}
 	r.commitList(listing, meta.ResourceVersion, start)
-	r.noticeRestore(answeredBefore, meta.ResourceVersion)
+	r.noticeRestore(answeredBefore, meta.ResourceVersion) // This only says it, because the list has repaired it.
 	r.forgetAnsweredVersion(answeredBefore)
 	r.recordList(start)
 	r.markSynced()
@@ -535,11 +536,21 @@ func (r *Reflector[T]) planAfterFailedList(listing *Listing[T], err error) {
 func (r *Reflector[T]) audit(ctx context.Context) error {
 	start := time.Now()
 	version := r.resumeVersion
+	r.watchedSince = time.Time{}
 	if !isDecimal(version) {
 		return r.relistInsteadOfAudit(ctx, errors.New("the version is not a number"))
 	}
 	if r.failedAudits >= maxFailedAudits { // A list that finds less is better than none.
 		return r.relistInsteadOfAudit(ctx, fmt.Errorf("%d audits in a row have failed", r.failedAudits))
+	}
+	areTrue, err := r.areVersionsTrue(ctx, version)
+	if err != nil {
+		r.countFailedAudit()
+		r.postponeAudit()
+		return err
+	}
+	if !areTrue {
+		return r.relistInsteadOfAudit(ctx, errContradiction)
 	}
 	listing := r.BeginList()
 	meta, err := r.readAudit(ctx, version, listing)
@@ -556,15 +567,6 @@ func (r *Reflector[T]) audit(ctx context.Context) error {
 		r.countAudit("skipped")
 		r.commitList(listing, meta.ResourceVersion, start)
 		return nil
-	}
-	areTrue, err := r.areVersionsTrue(ctx, version)
-	if err != nil {
-		r.countFailedAudit()
-		r.postponeAudit()
-		return err
-	}
-	if !areTrue {
-		return r.relistInsteadOfAudit(ctx, errContradiction)
 	}
 	differences, changes := listing.CommitExact(version)
 	r.publish(changes...)
@@ -590,7 +592,8 @@ func (r *Reflector[T]) areVersionsTrue(ctx context.Context, version string) (boo
 	if err != nil {
 		return false, err
 	}
-	return !r.noticeRestore(held, newest), nil
+	haveGoneBack := r.noticeRestore(held, newest)
+	return !haveGoneBack, nil
 }
 
 // errListDemanded means that an audit was interrupted because Confirm demands a list, which is more urgent.
@@ -963,6 +966,8 @@ func (r *Reflector[T]) consume(ctx context.Context, request kube.Request, body *
 	if r.watchedSince.IsZero() {
 		r.watchedSince = start
 	}
+	r.failed.Works()
+	r.expired.Works()
 	from := r.resumeVersion
 	end := watchEnd{isOpened: true}
 	r.log.Log(ctx, levelFlow, "watching", "kind", r.kind.Name, "rv", from)
@@ -1046,7 +1051,7 @@ func (r *Reflector[T]) checkStaleEvent(event WatchEvent[T]) error {
 }
 
 // checkAnswer returns an error if watches should long have reached the newest version in an answer to Patch. Until they
-// do, the store ignores changes of that object. After a failure, they need time to catch up.
+// do, the store ignores changes of that object. After an interruption, they need time to catch up.
 func (r *Reflector[T]) checkAnswer() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -1113,6 +1118,9 @@ func (r *Reflector[T]) afterWatch(end watchEnd) (wait time.Duration) {
 	}
 	if end.wasUseful() {
 		r.fruitlessWatches = 0
+	}
+	if errors.Is(end.err, kube.ErrSilent) {
+		r.watchedSince = time.Time{}
 	}
 	policy := watchPolicies[end.outcome()]
 	r.recordWatchEnd(policy, end)

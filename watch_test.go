@@ -760,8 +760,8 @@ func TestRestoreWhileNoWatchWorksIsNoticedByTheVersionOfAnAnswer(t *testing.T) {
 					t.Fatal(err)
 				}
 				if row.failsList {
-					f.Script(t, "list pods: refuse 410") // an audit
-					f.Script(t, "list pods: refuse 500") // the list in its place
+					f.Script(t, "list pods, skip 1: refuse 410") // an audit, after its question
+					f.Script(t, "list pods, skip 1: refuse 500") // the list in its place
 					passUntilAudit(f)
 					testkit.Pass(time.Minute)
 					testkit.WantNumber(t, "lists and audits", len(podLists(f)), 3)
@@ -2097,6 +2097,28 @@ func TestAnswerWithAVersionThatTheWatchNeverReachesLeadsToAList(t *testing.T) {
 		testkit.WantText(t, r.log.String(), "versions have gone back", "from="+tooNew)
 		testkit.Pass(10 * time.Minute)
 		testkit.WantNumber(t, "lists", len(podLists(f)), 2)
+	})
+}
+
+// While the list of an audit lasts, no watch is open that could reach the version of an answer.
+func TestAnswerDuringASlowAuditIsNotDoubted(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPods(2)
+		r := reflectPods(t, f)
+		slow := f.Script(t, "list pods: delay 140s")[0]
+		for slow.Used() == 0 {
+			testkit.Pass(time.Second)
+		}
+		f.AddPod("default", "older-than-the-answer", "")
+		patch := map[string]any{"metadata": map[string]any{"labels": map[string]any{"checked": "yes"}}}
+		_, err := r.Patch(t.Context(), r.Get(Key{"default", "web-0"}), "", patch, func(*Pod) bool { return true })
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.Pass(5 * time.Minute)
+		r.wantInSync(t, f)
+		r.wantAudits(t, 0, "clean 1")
+		testkit.WantNumber(t, "lists and audits", len(podLists(f)), 2)
 	})
 }
 

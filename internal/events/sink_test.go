@@ -15,7 +15,7 @@ import (
 // newStatus returns an error as the API server answers it. cause is the reason of its only cause.
 func newStatus(code int, reason, cause string) *kube.Status {
 	s := &kube.Status{Status: wire.Status{Code: code, Reason: reason}}
-	s.Details.Causes = []struct{ Reason, Field string }{{Reason: cause}}
+	s.Details.Causes = []wire.Cause{{Reason: cause}}
 	return s
 }
 

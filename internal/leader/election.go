@@ -166,7 +166,7 @@ func (e *Election) WhilePermitted(ctx context.Context) (context.Context, context
 	ctx, cancel := context.WithCancelCause(ctx)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.term == nil {
+	if e.term == nil || e.term.Err() != nil {
 		cancel(errNotLeading)
 		return ctx, func() {}
 	}

@@ -38,17 +38,24 @@ func Sleep(ctx context.Context, d time.Duration) error {
 
 // Streak counts failures that follow one another. The zero Streak has none. Only one goroutine may use it.
 type Streak struct {
-	count int
-	last  time.Time
+	count      int
+	worksSince time.Time // zero while the last failure lasts
 }
 
-// Add adds a failure, and returns how many there are now. If the last one is longer ago than quiet, the streak begins
+// Add adds a failure, and returns how many there are now. If all has worked for longer than quiet, the streak begins
 // anew.
 func (s *Streak) Add(quiet time.Duration) (count int) {
-	if time.Since(s.last) > quiet {
+	if !s.worksSince.IsZero() && time.Since(s.worksSince) > quiet {
 		s.count = 0
 	}
 	s.count++
-	s.last = time.Now()
+	s.worksSince = time.Time{}
 	return s.count
+}
+
+// Works tells that what had failed works. The wait after a failure is no time in which it works, nor is the next try.
+func (s *Streak) Works() {
+	if s.worksSince.IsZero() {
+		s.worksSince = time.Now()
+	}
 }

@@ -62,6 +62,28 @@ func TestBackoffTakesAnyArguments(t *testing.T) {
 	}
 }
 
+func TestStreakBeginsAnewOnlyOnceAllHasWorkedForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const quiet = time.Minute
+		var s Streak
+		want := func(count int) {
+			t.Helper()
+			testkit.WantNumber(t, "failures", s.Add(quiet), count)
+		}
+		want(1)
+		testkit.Pass(time.Hour) // a long wait, or a long try
+		want(2)
+		s.Works()
+		testkit.Pass(quiet)
+		want(3)
+		s.Works()
+		testkit.Pass(quiet)
+		s.Works() // It still works.
+		testkit.Pass(time.Second)
+		want(1)
+	})
+}
+
 func TestSleepEndsWithItsTimeOrItsContext(t *testing.T) {
 	for _, c := range []struct {
 		name     string

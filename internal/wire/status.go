@@ -27,10 +27,13 @@ type Status struct {
 	Code            int // the HTTP status code
 	Reason, Message string
 	Details         struct {
-		Causes            []struct{ Reason, Field string } // empty if the Status was in protobuf
-		RetryAfterSeconds int                              // 0 if the server does not ask the client to wait
+		Causes            []Cause
+		RetryAfterSeconds int // 0 if the server does not ask the client to wait
 	}
 }
+
+// Cause is one of several reasons for an error, such as a field that is invalid.
+type Cause struct{ Reason, Field string }
 
 // ParseStatus reads a Status from the body of an answer. If the body is not a Status, or too large for one, Code is 0,
 // and Message quotes its beginning.
@@ -94,10 +97,30 @@ func (s *Status) schema() Schema {
 		3: &shortTarget{&s.Message, messageLimit},
 		4: &shortTarget{&s.Reason, reasonLimit},
 		5: Schema{ // details
+			4: (*causesTarget)(&s.Details.Causes),
 			5: (*intTarget)(&s.Details.RetryAfterSeconds),
 		},
 		6: (*intTarget)(&s.Code),
 	}
+}
+
+// causesTarget receives the first causes of a Status.
+type causesTarget []Cause
+
+func (causes *causesTarget) readField(r *protobufReader, f field) error {
+	if len(*causes) == causeLimit {
+		return nil
+	}
+	var cause Cause
+	schema := Schema{
+		1: &shortTarget{&cause.Reason, reasonLimit},
+		3: &shortTarget{&cause.Field, fieldLimit},
+	}
+	if err := schema.readField(r, f); err != nil {
+		return err
+	}
+	*causes = append(*causes, cause)
+	return nil
 }
 
 // isErrorFrame reports whether a text begins as a frame of a watch does that has the type ERROR.

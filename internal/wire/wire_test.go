@@ -562,11 +562,11 @@ func TestStatusIsReadInEitherForm(t *testing.T) {
 	s := wire.ParseStatus([]byte(busy), false)
 	want := wire.Status{Code: 429}
 	want.Details.RetryAfterSeconds = 7
-	want.Details.Causes = []struct{ Reason, Field string }{{"a", "metadata.uid"}}
+	want.Details.Causes = []wire.Cause{{"a", "metadata.uid"}}
 	testkit.WantEqual(t, "in JSON", s, want)
-	busy = protobufAnswer("Status", field(5, numberField(5, 7))+numberField(6, 429))
+	cause := field(4, field(1, "a")+field(2, "a message")+field(3, "metadata.uid"))
+	busy = protobufAnswer("Status", field(5, cause+numberField(5, 7))+numberField(6, 429))
 	s = wire.ParseStatus([]byte(busy), true)
-	want.Details.Causes = nil
 	testkit.WantEqual(t, "in protobuf", s, want)
 }
 
@@ -574,7 +574,8 @@ func TestLongTextsOfAStatusAreCut(t *testing.T) {
 	long := strings.Repeat("é", 25_000)
 	text := `{"code":422,"reason":"` + long[:998] + `xx","message":"` + long + `","details":{"causes":[{"field":"` +
 		long[:1000] + `"}` + strings.Repeat(`,{}`, 2000) + `]}}`
-	inProtobuf := protobufAnswer("Status", field(3, long+long)+field(4, long[:998]+"xx")+numberField(6, 422))
+	causes := strings.Repeat(field(4, field(3, long[:1000])), 2000)
+	inProtobuf := protobufAnswer("Status", field(3, long)+field(4, long[:998]+"xx")+field(5, causes)+numberField(6, 422))
 	for name, s := range map[string]wire.Status{
 		"in JSON":     wire.ParseStatus([]byte(text), false),
 		"in protobuf": wire.ParseStatus([]byte(inProtobuf), true),
@@ -583,10 +584,9 @@ func TestLongTextsOfAStatusAreCut(t *testing.T) {
 		testkit.WantText(t, s.Message, long[:1024]+"… (", "000 bytes in all)")
 		testkit.WantEqual(t, "reason "+name, s.Reason, long[:100]+"… (1000 bytes in all)")
 		testkit.WantBetween(t, "bytes of the message "+name, len(s.Message), 1024, 1100)
+		testkit.WantNumber(t, "causes "+name, len(s.Details.Causes), 32)
+		testkit.WantEqual(t, "a field "+name, s.Details.Causes[0].Field, long[:200]+"… (1000 bytes in all)")
 	}
-	s := wire.ParseStatus([]byte(text), false)
-	testkit.WantNumber(t, "causes", len(s.Details.Causes), 32)
-	testkit.WantEqual(t, "a field", s.Details.Causes[0].Field, long[:200]+"… (1000 bytes in all)")
 }
 
 func TestShortenCutsNoCharacterInTwo(t *testing.T) {
