@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"context"
 	"regexp"
 	"strings"
 	"testing"
@@ -178,6 +179,9 @@ func TestReleasedLeaseIsTakenAtOnce(t *testing.T) {
 		second.wantLeading(t, "after two minutes", false)
 		first.stop()
 		first.wantLeading(t, "after its end", false)
+		late, done := first.WhilePermitted(t.Context())
+		defer done()
+		testkit.WantEqual(t, "why a late write is not sent", context.Cause(late), errNotLeading)
 		testkit.WantEqual(t, "the holder", storedHolder(f), "")
 		testkit.WantEqual(t, "leaseDurationSeconds", storedLease(f)["leaseDurationSeconds"], 1.0)
 		testkit.Pass(5 * time.Second) // The standby waits at most 2.2 retry periods.
