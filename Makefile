@@ -11,15 +11,16 @@ SIGNERS   :=
 export ARGS FUZZTIME DOCKER IMAGE PLATFORMS VERSION KEY RELEASE SIGNERS
 export CGO_ENABLED = 0
 
-# What comes from outside is text, and nothing of it is run. Recipes read it from their environment, as in "$$RELEASE".
-# The shell runs nothing of what it reads there, but make would run a $(shell ...) of its command line when it passes it
-# on. So each variable of the command line becomes one that make does not expand.
-$(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),\
-	$(eval override $(name) := $$(value $(name)))$(eval export $(name))))
+# The values of variables are text, and nothing of them is run, except that DOCKER begins with a command. Recipes read
+# them from their environment, as in "$$RELEASE". The shell runs nothing of what it reads there, but make would run a
+# $(shell ...) of its command line when it passes it on. So each NAME=VALUE of the command line becomes a variable that
+# make does not expand.
+$(foreach given.name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(given.name)))),\
+	$(eval override $(given.name) := $$(value $(given.name)))$(eval export $(given.name))))
 
 # The command that builds podcount. It runs on this machine, also if GOOS and GOARCH name another one. No other setting of
 # the go command changes what it builds.
-MAKE_RELEASE := GOENV=off GOOS= GOARCH= GOFIPS140=off GOEXPERIMENT= GOFLAGS= GOWORK=off go run ./internal/release
+override MAKE_RELEASE := GOENV=off GOOS= GOARCH= GOFIPS140=off GOEXPERIMENT= GOFLAGS= GOWORK=off go run ./internal/release
 
 .PHONY: build manifests image archive release verify run test sim sweep mutants e2e airgap fuzz bench lint clean
 
@@ -81,7 +82,7 @@ mutants: ## break each rule on purpose, and check that a test fails
 	bash testdata/mutants/run
 
 e2e: ## run the behaviours on a real cluster: make e2e KUBECONFIG=FILE [CONTEXT=NAME]
-	@[ '$(origin KUBECONFIG)' = override ] || { \
+	@[ '$(origin KUBECONFIG)' = override ] && [ -n "$$KUBECONFIG" ] || { \
 		echo 'use: make e2e KUBECONFIG=FILE'; \
 		echo 'It creates nodes, roles, policies and a CRD in that cluster, and deletes them at the end.'; \
 		exit 2; \

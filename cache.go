@@ -1050,7 +1050,7 @@ func (d *decoder[T]) readSpec(object []byte) error {
 		switch string(name) {
 		case "nodeName":
 			if len(value) > valueLimit {
-				continue // No node has such a name, and nothing checks this field of a custom resource.
+				continue // No node has such a name. In a custom resource, the text may even be too long for Read.
 			}
 			err := raw.nodeName.Read(value, "spec.nodeName")
 			if d.forgive(err) != nil {

@@ -1211,7 +1211,7 @@ const (
 	watchFailed                           // Any other ERROR frame ended the stream.
 	watchUnavailable                      // The server is overloaded (429), or the watch could not be opened.
 	watchUnreadable                       // The stream could not be decoded.
-	watchSilent                           // Nothing arrived, not even a bookmark.
+	watchSilent                           // No whole event arrived, not even a bookmark.
 	watchContradicted                     // The versions that the server has named contradict each other.
 	watchShort                            // The watch ended within a second and brought nothing new.
 	watchBrief                            // The watch brought news, but ended within a second, like the one before.
@@ -1313,7 +1313,7 @@ var watchPolicies = [...]watchPolicy{
 	// etcd was restored from a backup.
 	watchSilent: {
 		name:         "silent",
-		meaning:      "Nothing arrived for a long time. podcount opens a new watch, and lists again if that repeats.",
+		meaning:      "No whole event arrived for a long time. podcount opens a new watch, and lists again if that repeats.",
 		relistAfter:  2,
 		relistReason: "silence",
 	},

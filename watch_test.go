@@ -1352,7 +1352,7 @@ func TestSilentListIsCut(t *testing.T) {
 		r := reflectPods(t, f)
 		testkit.Pass(kube.Silence + 10*time.Second)
 		r.wantInSync(t, f)
-		testkit.WantText(t, r.log.String(), "no data arrived for 2m30s")
+		testkit.WantText(t, r.log.String(), "no sign of life for 2m30s")
 	})
 }
 

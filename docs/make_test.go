@@ -63,6 +63,7 @@ func (c command) targets() (targets []string) {
 var outsideVariables = []string{
 	"ARGS", "CASE", "CONTEXT", "DOCKER", "FUZZTIME", "GOARCH", "GOFIPS140", "GOOS", "IMAGE", "KEY", "KUBECONFIG", "ONLY",
 	"PLATFORMS", "RELEASE", "SEEDS", "SHRINK", "SIGNERS", "STORY", "TRACE", "VERSION",
+	"MAKE_RELEASE", "name", // which nobody should set
 }
 
 // stub is a program that takes the place of another one. It appends its name, its arguments and some variables to the
@@ -210,6 +211,7 @@ func TestListsOfWordsAreSplitAtBlanksAlone(t *testing.T) {
 func TestOnlyTheCommandLineNamesTheClusterOfATest(t *testing.T) {
 	m := newMakefile(t)
 	testkit.WantEqual(t, "calls of make e2e", m.run(t, "e2e", nil, []string{"KUBECONFIG=daily"}), "")
+	testkit.WantEqual(t, "without a file", m.run(t, "e2e", []string{"KUBECONFIG="}, []string{"KUBECONFIG=daily"}), "")
 	calls := m.run(t, "airgap", []string{"RELEASE=r"}, []string{"KUBECONFIG=daily"})
 	testkit.WantText(t, calls, "AIRGAP=r,,\n")
 }

@@ -16,7 +16,7 @@ import (
 const Silence = 150 * time.Second
 
 // ErrSilent is the error of a Stream that has given no sign of life for the duration Silence.
-var ErrSilent = fmt.Errorf("no data arrived for %v", Silence)
+var ErrSilent = fmt.Errorf("no sign of life for %v", Silence)
 
 // Stream is the body of a list or a watch. Reading it fails with ErrSilent if nothing arrives for the duration Silence,
 // and with the cause if the context of the request ends. In a watch, only whole frames count, of which the reader must
@@ -65,7 +65,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 	return n, shortened(err, errorLimit)
 }
 
-// Heard tells the Stream that a whole frame of a watch has arrived.
+// Heard tells the Stream that there was a sign of life, such as a whole frame of a watch. Silence begins anew.
 func (s *Stream) Heard() { s.timer.Reset(Silence) }
 
 // Close ends the request, unless it has ended already.

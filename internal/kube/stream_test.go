@@ -46,7 +46,7 @@ func TestUnansweredStreamEndsAfterSilence(t *testing.T) {
 		if !errors.Is(err, ErrSilent) || time.Since(start) != Silence {
 			t.Errorf("after %v: %v", time.Since(start), err)
 		}
-		testkit.WantText(t, err.Error(), "watch pods: no data arrived for 2m30s")
+		testkit.WantText(t, err.Error(), "watch pods: no sign of life for 2m30s")
 	})
 }
 

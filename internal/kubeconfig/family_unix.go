@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// family is an exec program with all processes that it starts. A process can leave the family: see setsid(2).
+// family is an exec program with all processes that it starts. A process can leave the family: see setpgid(2).
 type family struct{ program *exec.Cmd }
 
 // newFamily returns the family of a program, which must not run yet.

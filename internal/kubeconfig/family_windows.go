@@ -43,16 +43,23 @@ func (f *family) start() error {
 
 // enterJob puts the program into the job. Its children will be there, too.
 func (f *family) enterJob() error {
-	const terminateAndSetQuota = 0x0001 | 0x0100 // PROCESS_TERMINATE | PROCESS_SET_QUOTA
-	process, err := syscall.OpenProcess(terminateAndSetQuota, false, uint32(f.program.Process.Pid))
+	const access = 0x0001 | 0x0100 | syscall.SYNCHRONIZE // PROCESS_TERMINATE | PROCESS_SET_QUOTA | SYNCHRONIZE
+	process, err := syscall.OpenProcess(access, false, uint32(f.program.Process.Pid))
 	if err != nil {
 		return fmt.Errorf("OpenProcess: %w", err)
 	}
 	defer syscall.CloseHandle(process)
-	if done, _, err := assignProcessToJobObject.Call(uintptr(f.job), uintptr(process)); done == 0 {
+	done, _, err := assignProcessToJobObject.Call(uintptr(f.job), uintptr(process))
+	if done == 0 && !hasEnded(process) {
 		return fmt.Errorf("AssignProcessToJobObject: %w", err)
 	}
 	return nil
+}
+
+// hasEnded reports whether a process has ended. Such a process cannot enter a job, and need not.
+func hasEnded(process syscall.Handle) bool {
+	event, err := syscall.WaitForSingleObject(process, 0)
+	return err == nil && event == syscall.WAIT_OBJECT_0
 }
 
 // kill ends all processes of the family.

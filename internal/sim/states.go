@@ -296,7 +296,7 @@ func (a *activity) stateOfListAfter(why string) state {
 	switch {
 	case strings.Contains(why, "410"):
 		return stateExpiredList
-	case strings.HasPrefix(why, "no data arrived"):
+	case strings.HasPrefix(why, "no sign of life"):
 		return stateSilenceList
 	case a.lastProblem == "cannot decode the watch":
 		return stateGarbageList

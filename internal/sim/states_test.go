@@ -18,7 +18,7 @@ func TestStatesOfAReflectorFollowItsRequestsAndItsLog(t *testing.T) {
 	say := func(message string) logLine { return logLine{Msg: message, Kind: kind} }
 	event := func(message string) logLine { return logLine{Msg: message, Stale: new(bool)} }
 	again := logLine{Msg: "listing again", Kind: kind, Why: "watch nodes: 410 Expired: too old"}
-	silence := logLine{Msg: "listing again", Kind: kind, Why: "no data arrived for 2m30s"}
+	silence := logLine{Msg: "listing again", Kind: kind, Why: "no sign of life for 2m30s"}
 	for _, row := range []struct {
 		name  string
 		steps []any // requests, lines of the log, and durations

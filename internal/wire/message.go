@@ -29,7 +29,7 @@ type Schema map[int]Target
 
 // Target receives the content of a field. Its type says what the field must be:
 //
-//	*Text      a string of up to 64 KB of UTF-8
+//	*Text      a string of up to 64 KiB of UTF-8
 //	StringMap  an entry of a map<string, string>
 //	Schema     a nested message
 type Target interface {

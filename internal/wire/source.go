@@ -53,10 +53,10 @@ func (s *source) Read(p []byte) (int, error) {
 		s.readLimit = s.decoder.InputOffset() + s.maxBuffered
 		s.checkErrorFrame()
 	}
-	left := s.readLimit - s.bytesRead
 	if s.hugeError != nil {
 		return 0, errLongStatus
 	}
+	left := s.readLimit - s.bytesRead
 	if left <= 0 {
 		return 0, fmt.Errorf("more than %d bytes in one piece", s.maxBuffered)
 	}
@@ -67,7 +67,8 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// checkErrorFrame sets hugeError if the frame that is being read is an ERROR frame, and larger than a Status can be.
+// checkErrorFrame sets hugeError if the frame that is being read is an ERROR frame, and larger than a Status can be. A
+// frame that has come in one piece is refused by Status.readJSON.
 func (s *source) checkErrorFrame() {
 	buffered := s.bytesRead - s.decoder.InputOffset()
 	if !s.hasFrames || buffered <= StatusLimit {

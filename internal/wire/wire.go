@@ -62,7 +62,7 @@ type ObjectReader interface {
 // Decoder reads objects, lists and watches, one after another, and reuses its memory for them. It can be used again
 // after an error. It is not safe for concurrent use, and must not be called from its own callbacks.
 type Decoder struct {
-	// WantsHead is called before each frame of a watch, and reports whether Event.Head is wanted. nil means no.
+	// WantsHead is called once for each frame of a watch, and reports whether Event.Head is wanted. nil means no.
 	WantsHead func() bool
 
 	into ObjectReader
