@@ -81,6 +81,10 @@ type Answer struct {
 	// IsCut means that a fault will truncate the answer. A truncated watch breaks at some later time, so any of its
 	// events may be lost. After Heal, its later events are not.
 	IsCut bool
+
+	// MayBreak means that a fault may break off the answer, even at its very end. A client that waits for the end then
+	// loses the answer, and one that does not has all of it.
+	MayBreak bool
 }
 
 // Spy observes the fake. Its methods are called on the goroutines that serve requests, several at a time, and delay
@@ -189,13 +193,20 @@ func (s *Server) Await(t TB, condition string, cond func() bool) {
 // answerForSpy returns the answer as reported to a spy.
 func (r *request) answerForSpy() Answer {
 	return Answer{
-		Request: r.info,
-		Code:    cmp.Or(r.code, 200),
-		Body:    r.replyJSON,
-		Items:   r.items,
-		HasMore: r.hasMore,
-		IsCut:   r.isCut(),
+		Request:  r.info,
+		Code:     cmp.Or(r.code, 200),
+		Body:     r.replyJSON,
+		Items:    r.items,
+		HasMore:  r.hasMore,
+		IsCut:    r.isCut(),
+		MayBreak: r.mayBreak(),
 	}
+}
+
+// mayBreak reports whether a fault may break off the answer.
+func (r *request) mayBreak() bool {
+	_, isFaulty := r.w.(cutter)
+	return isFaulty
 }
 
 // isCut reports whether a fault will truncate the answer. A watch has no fixed length, so a fault truncates it sooner

@@ -155,7 +155,7 @@ func isAudit(q fakekube.Request) bool { return q.Query.Get("resourceVersionMatch
 // does not show that nothing is left from before a restored backup.
 func (p *proc) noteAudit(a fakekube.Answer) {
 	resource := a.Request.Resource
-	mayBeLost := a.IsCut || p.link.hasSilentWire() // A slow link loses nothing.
+	mayBeLost := a.MayBreak || p.link.hasSilentWire() // A slow link loses nothing.
 	if !mayBeLost {
 		p.progress[resource].unloggedAudit = time.Now()
 	}
