@@ -536,7 +536,7 @@ func (r *Reflector[T]) planAfterFailedList(listing *Listing[T], err error) {
 func (r *Reflector[T]) audit(ctx context.Context) error {
 	start := time.Now()
 	version := r.resumeVersion
-	r.watchedSince = time.Time{}
+	r.watchedSince = time.Time{} // No watch is open during an audit, nor during a list.
 	if !isDecimal(version) {
 		return r.relistInsteadOfAudit(ctx, errors.New("the version is not a number"))
 	}
@@ -1120,7 +1120,7 @@ func (r *Reflector[T]) afterWatch(end watchEnd) (wait time.Duration) {
 		r.fruitlessWatches = 0
 	}
 	if errors.Is(end.err, kube.ErrSilent) {
-		r.watchedSince = time.Time{}
+		r.watchedSince = time.Time{} // It could not have brought what was missing.
 	}
 	policy := watchPolicies[end.outcome()]
 	r.recordWatchEnd(policy, end)

@@ -31,9 +31,9 @@ const (
 
 	// While others wait for a place, a request has maxGrace to arrive. It may have come already, but a busy machine has
 	// not let the server read it, or the client send it. While idle connections are closed, that time is halved, but
-	// only once in that time, and down to minGrace. Each request that arrives adds graceStep. So idle
-	// connections have minGrace within a second, and then 1,280 of them come and go in a second. As many as the kernel
-	// lets wait, 4,096 by default, do so in less time than a probe has.
+	// only once in that time, and down to minGrace. Each request that arrives adds graceStep. So idle connections have
+	// minGrace within a second, and then 1,280 of them come and go in a second. As many as the kernel lets wait, 4,096 by
+	// default, do so in less time than a probe has.
 	maxGrace  = 500 * time.Millisecond
 	minGrace  = 50 * time.Millisecond
 	graceStep = time.Millisecond
