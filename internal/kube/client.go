@@ -185,7 +185,7 @@ func (c *Client) exchange(ctx context.Context, r Request, cred *kubeconfig.Crede
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		c.observe(req, "<error>", start)
-		return nil, c.explain(whyCutOff(ctx, err))
+		return nil, c.withoutAnswer(ctx, err)
 	}
 	resp.Body = &answerBody{resp.Body, ctx}
 	c.observe(req, describeCode(resp.StatusCode), start)

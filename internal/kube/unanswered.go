@@ -1,0 +1,58 @@
+package kube
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/http"
+)
+
+// unanswered is the error of a request to which no answer has come: the server could not be reached, broke off the
+// connection, or took too long. A request that its own caller has cut off is none.
+type unanswered struct {
+	error
+	isHopeless bool // see IsHopeless
+}
+
+func (u unanswered) Unwrap() error { return u.error }
+
+// withoutAnswer returns the error of a request to which no answer has come, given that of the network.
+func (c *Client) withoutAnswer(ctx context.Context, err error) error {
+	cause := whyCutOff(ctx, err)
+	tookTooLong := errors.Is(cause, context.DeadlineExceeded) || errors.Is(cause, ErrSilent)
+	isCallersWish := ctx.Err() != nil && !tookTooLong
+	if isCallersWish || errors.As(cause, new(notPermitted)) {
+		return c.explain(cause)
+	}
+	return unanswered{c.explain(cause), isHopeless(err)}
+}
+
+// IsUnanswered reports whether err says that the API server is away: no answer has come, or a proxy has answered that
+// the server behind it is away. Every other error shows that the server answers, or is about something else.
+func IsUnanswered(err error) bool {
+	if errors.As(err, new(unanswered)) {
+		return true
+	}
+	status := StatusOf(err)
+	switch status.Code {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		// An API server gives a reason, or says when to come again.
+		return status.Reason == "" && status.Details.RetryAfterSeconds == 0
+	}
+	return false
+}
+
+// IsHopeless reports whether the same request would fail in the same way until a person acts: the server's certificate
+// is not valid for this client, or the name of its host does not exist.
+func IsHopeless(err error) bool {
+	var u unanswered
+	return errors.As(err, &u) && u.isHopeless
+}
+
+// isHopeless is IsHopeless for an error of the network.
+func isHopeless(err error) bool {
+	var notFound *net.DNSError
+	hasNoHost := errors.As(err, &notFound) && notFound.IsNotFound
+	return hasNoHost || errors.As(err, new(*tls.CertificateVerificationError))
+}
