@@ -258,10 +258,13 @@ func newClient(o *options.Options, cfg *kubeconfig.Config, dial kube.Dialer, tel
 }
 
 // newRecorder makes the recorder of Events. A dry run posts no Events. It logs them at -v 2 instead.
-func newRecorder(o *options.Options, client *kube.Client, tel telemetry) *events.Recorder {
+func newRecorder(
+	o *options.Options, client *kube.Client, outage *logging.ServerOutage, tel telemetry,
+) *events.Recorder {
 	eventOptions := events.Options{
 		Sink:     events.NewSink(client),
 		Instance: hostname(),
+		Outage:   outage,
 		Log:      tel.log,
 		Metrics:  tel.metrics,
 		Trace:    tel.trace,
@@ -1377,7 +1380,10 @@ type manager struct {
 	recorder *events.Recorder
 	life     *process.Lifetime
 	started  time.Time
-	server   string // the URL of the API server; a password in it is hidden
+
+	server string                // the URL of the API server; a password in it is hidden
+	away   *retry.Shared         // the backoff of the caches while the API server is away
+	outage *logging.ServerOutage // logs that the API server is away
 
 	// The caches. Each one runs if an active controller watches it.
 	pods   *Reflector[*Pod]
@@ -1416,18 +1422,20 @@ type anyReflector interface {
 // newManager makes a manager whose caches request as little as possible. Setup of a controller widens them.
 func newManager(o *options.Options, client *kube.Client, life *process.Lifetime, tel telemetry) *manager {
 	m := &manager{
-		options:  o,
-		client:   client,
-		log:      tel.log,
-		metrics:  tel.metrics,
-		trace:    tel.trace,
-		out:      tel.out,
-		recorder: newRecorder(o, client, tel),
-		life:     life,
-		started:  time.Now(),
-		leading:  make(chan struct{}),
-		watched:  map[anyReflector]struct{}{},
+		options: o,
+		client:  client,
+		log:     tel.log,
+		metrics: tel.metrics,
+		trace:   tel.trace,
+		out:     tel.out,
+		life:    life,
+		started: time.Now(),
+		leading: make(chan struct{}),
+		watched: map[anyReflector]struct{}{},
 	}
+	m.away = retry.NewShared(initialBackoff, maxBackoff, m.retryWrites)
+	m.outage = logging.NewServerOutage(tel.log, kube.IsUnanswered, m.describeAge)
+	m.recorder = newRecorder(o, client, m.outage, tel)
 	wantsProtobuf := o.Wire == "protobuf"
 	pods := newPodKind()
 	pods.Namespace = o.Namespace
@@ -1456,6 +1464,8 @@ func NewCache[T Object[T]](m *manager, kind Kind[T]) *Reflector[T] {
 		Client:  m.client,
 		Kind:    kind,
 		Store:   NewStore[T](),
+		Away:    m.away,
+		Outage:  m.outage,
 		Log:     m.log,
 		Metrics: m.metrics,
 		Trace:   m.trace,
@@ -1485,6 +1495,7 @@ func (m *manager) joinElection(ownNamespace string) {
 		RenewDeadline:  o.RenewDeadline,
 		RetryPeriod:    o.RetryPeriod,
 		ReleaseTimeout: releaseTimeout,
+		Outage:         m.outage,
 		Log:            m.log,
 		OnLost: func(err error) {
 			m.life.StopWith(err)
@@ -1519,7 +1530,7 @@ func (m *manager) prepare(c *Controller) {
 	c.begun = make(chan struct{})
 	c.watched = map[anyReflector]struct{}{}
 	c.panics = logging.NewPanics(m.log, "a controller", "controller", c.Name)
-	c.outage = logging.NewOutage(m.log, c.Name, "writing again", "controller", c.Name)
+	c.outage = logging.NewOutage(m.log, c.Name, "writing again", "controller", c.Name).Of(m.outage)
 	c.coolingDown = new(sync.Map)
 	c.tally = tally.New[Key]()
 	c.life = m.life
@@ -1537,6 +1548,36 @@ func (m *manager) prepare(c *Controller) {
 	if m.options.DryRun {
 		c.pace = ratelimit.Unlimited() // nothing is sent
 	}
+}
+
+// retryWrites makes the controllers retry what they could not write while the API server was away. It answers again.
+func (m *manager) retryWrites() {
+	for _, c := range m.active {
+		c.queue.RetryNow(kube.IsUnanswered)
+	}
+}
+
+// describeAge says in the log of an outage how old the labels are.
+func (m *manager) describeAge() []any {
+	lostAt := m.lostAt()
+	if lostAt == nil {
+		return nil
+	}
+	return []any{"labels_age", time.Since(*lostAt).Round(time.Second)}
+}
+
+// lostAt returns the time whose numbers the labels show, because podcount has not heard of the pods or the nodes since
+// then. It is nil if podcount hears of both, or writes no labels.
+func (m *manager) lostAt() (earliest *time.Time) {
+	if _, writesLabels := m.watched[m.nodes]; !writesLabels {
+		return nil
+	}
+	for _, lostAt := range []*time.Time{m.pods.LostAt(), m.nodes.LostAt()} {
+		if lostAt != nil && (earliest == nil || lostAt.Before(*earliest)) {
+			earliest = lostAt
+		}
+	}
+	return earliest
 }
 
 // The limits of the steps of a shutdown. docs/operating.md shows the same numbers.
@@ -1650,6 +1691,7 @@ func (m *manager) runControllers() {
 	for _, c := range m.active {
 		c.outage.Stop()
 	}
+	m.outage.Stop()
 }
 
 // maxStartPause is the longest pause between the starts of two controllers. The shortest is half of it. Without pauses,
@@ -1678,11 +1720,20 @@ func (m *manager) startCaches() {
 		m.running.Go("watch of "+cache.Kind(), func() {
 			m.awaitFirstTry()
 			if err := cache.Run(m.life.Stop); err != nil {
-				m.life.StopWith(options.UsageError{Err: err})
+				m.life.StopWith(m.whyCacheEnded(err))
 			}
 		})
 		m.running.Go("confirmation of "+cache.Kind(), func() { m.makeUsable(cache) })
 	}
+}
+
+// whyCacheEnded returns the error of podcount if that of a cache ends it: a wrong selector is one of the flags, but a
+// server that cannot be reached is not.
+func (m *manager) whyCacheEnded(err error) error {
+	if kube.IsHopeless(err) {
+		return fmt.Errorf("%s: %w", m.options.OnceFlag(), err)
+	}
+	return options.UsageError{Err: err}
 }
 
 // maxFirstTry is how long the caches wait for the first try to acquire the Lease.

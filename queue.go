@@ -138,6 +138,20 @@ func (q *Queue[K]) Done(key K, result Result, err error) {
 	}
 }
 
+// RetryNow ends the backoff of the keys whose last error is meant, because its reason is gone.
+func (q *Queue[K]) RetryNow(isMeant func(err error) bool) {
+	q.do(func() {
+		for _, item := range q.items {
+			isWaiting := item.stage == stageWaiting && item.failing != nil
+			if isWaiting && isMeant(item.failing.lastErr) {
+				item.notBefore = time.Now()
+				q.settle(item)
+				q.logStep("retry now", item)
+			}
+		}
+	})
+}
+
 // Pending returns, in no particular order, the keys that have work to do: those that are ready, that a worker has, that
 // wait for their backoff, or that AddAfter adds within a second.
 func (q *Queue[K]) Pending() (keys []K) {

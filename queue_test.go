@@ -82,6 +82,30 @@ func TestQueueHandsOutAKeyOnceAndInOrder(t *testing.T) {
 	})
 }
 
+func TestRetryNowEndsTheBackoffOfTheKeysThatAreMeant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		errAway := errors.New("the server is away")
+		isAway := func(err error) bool { return errors.Is(err, errAway) }
+		q := testQueue(t)
+		for _, row := range []struct {
+			key string
+			err error
+		}{{"away", errAway}, {"refused", errors.New("refused")}, {"added later", nil}} {
+			q.Add(row.key)
+			wantReady(t, q, row.key)
+			q.Done(row.key, Result{RetryAfter: time.Hour}, row.err)
+		}
+		q.AddAfter("added later", time.Hour)
+		q.RetryNow(isAway)
+		wantReady(t, q, "away", "")
+		q.RetryNow(isAway) // A worker has the key.
+		wantReady(t, q, "")
+		q.Done("away", Result{RetryAfter: time.Hour}, errAway)
+		wantReady(t, q, "")
+		testkit.WantNumber(t, "failures", q.State().FailingCount, 2)
+	})
+}
+
 func TestKeyAddedDuringWorkComesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := testQueue(t)

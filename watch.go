@@ -42,11 +42,12 @@ import (
 // flag -v 2 shows it.
 const levelFlow = slog.Level(-2)
 
-// The backoff after a failed request has the same values as in client-go's reflector.
+// The backoff after a failed request has the same values as in client-go's reflector. While the server is away, all
+// reflectors share one, which ends with the first answer: see retry.Shared.
 const (
 	initialBackoff    = 800 * time.Millisecond // after the first failure; each further failure doubles it
 	maxBackoff        = 30 * time.Second
-	backoffResetAfter = 2 * time.Minute // without a failure
+	backoffResetAfter = 2 * time.Minute // without a failure of a server that answers
 )
 
 const (
@@ -121,8 +122,14 @@ type Reflector[T Object[T]] struct {
 	discoveryOutage *logging.Outage
 	confirmOutage   *logging.Outage
 
+	// The backoff while the server is away. All reflectors share it.
+	away          *retry.Member // of lists and watches
+	awayDiscovery *retry.Member
+
 	synced     chan struct{} // closed by markSynced
 	markSynced func()        // may be called more than once
+
+	lostAt atomic.Pointer[time.Time] // see LostAt; atomic, because the details of a ServerOutage need it
 
 	installed atomic.Pointer[Installation] // see Installed
 	isMissing atomic.Bool                  // discovery has answered that the resource is not installed
@@ -150,7 +157,7 @@ type Reflector[T Object[T]] struct {
 	session  *session // nil while the resource is not installed
 	absences int      // answers in a row without the resource
 
-	// What leads to a backoff. Each begins anew after backoffResetAfter.
+	// What leads to a backoff although the server answers. Each begins anew after backoffResetAfter.
 	failed  retry.Streak // lists and watches
 	expired retry.Streak // watches that ended with a 410
 
@@ -168,16 +175,19 @@ type Reflector[T Object[T]] struct {
 	suspectsRestore  bool      // etcd may have been restored from a backup; see haveVersionsGoneBack
 }
 
-// ReflectorOptions configure a reflector. All fields except Once and Trace are required.
+// ReflectorOptions configure a reflector. All fields except Outage, Once and Trace are required.
 type ReflectorOptions[T Object[T]] struct {
 	Client  *kube.Client
 	Kind    Kind[T]
 	Store   *Store[T]
+	Away    *retry.Shared         // the backoff while the server is away
+	Outage  *logging.ServerOutage // logs that the server is away
 	Log     *slog.Logger
 	Metrics *metrics.Registry
 	Trace   *trace.Trace // gets a step for each list, watch, frame, change and patch
 
-	// Once makes Run return if the server does not have the resource. Otherwise Run waits until it is installed.
+	// Once makes Run return if the server does not have the resource, or cannot be reached until a person acts.
+	// Otherwise Run waits.
 	Once bool
 }
 
@@ -192,9 +202,11 @@ func NewReflector[T Object[T]](o ReflectorOptions[T]) *Reflector[T] {
 		log:             o.Log,
 		metrics:         o.Metrics,
 		trace:           o.Trace,
-		outage:          logging.NewOutage(o.Log, name, "watching again", "kind", name),
-		discoveryOutage: logging.NewOutage(o.Log, name, "discovery answers again", "kind", name),
-		confirmOutage:   logging.NewOutage(o.Log, name, "the cache is confirmed", "kind", name),
+		outage:          logging.NewOutage(o.Log, name, "watching again", "kind", name).Of(o.Outage),
+		discoveryOutage: logging.NewOutage(o.Log, name, "discovery answers again", "kind", name).Of(o.Outage),
+		confirmOutage:   logging.NewOutage(o.Log, name, "the cache is confirmed", "kind", name).Of(o.Outage),
+		away:            o.Away.Join(),
+		awayDiscovery:   o.Away.Join(),
 		synced:          make(chan struct{}),
 		relistReason:    "start",
 	}
@@ -230,8 +242,10 @@ func (r *Reflector[T]) NeedEveryVersion() {
 	r.Store.reportsEveryVersion = true
 }
 
-// Run keeps the store equal to what the server has until ctx ends, and then returns nil. It returns early in two cases:
+// Run keeps the store equal to what the server has until ctx ends, and then returns nil. It returns early in three
+// cases:
 //   - It returns nil if Once is set and the server does not have the resource.
+//   - It returns an error of kube.IsHopeless if Once is set and a list fails with it.
 //   - It returns an error that wraps a *kube.Status if the server rejects the first list of a resource under /api/ as a
 //     bad request. Then a selector is wrong, and a retry would not help.
 func (r *Reflector[T]) Run(ctx context.Context) error {
@@ -250,7 +264,7 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 // the resource while it is. A CustomResourceDefinition may be created, changed and removed at any time.
 func (r *Reflector[T]) runWhileInstalled(ctx context.Context) {
 	defer func() { r.session.end() }() // a closure, because r.session changes
-	for {
+	for ctx.Err() == nil {
 		found, err := r.discover(ctx)
 		isNotInstalled := errors.Is(err, errNotInstalled)
 		switch {
@@ -271,11 +285,17 @@ func (r *Reflector[T]) runWhileInstalled(ctx context.Context) {
 			r.markSynced()
 			return
 		}
-		wait := max(kube.RetryAfter(err), jittered(discoveryInterval, 0.2))
-		if retry.Sleep(ctx, wait) != nil {
-			return
-		}
+		r.awayDiscovery.Sleep(ctx, r.untilNextDiscovery(err))
 	}
+}
+
+// untilNextDiscovery returns how long to wait after discovery has ended with err, which is nil if it has worked.
+func (r *Reflector[T]) untilNextDiscovery(err error) time.Duration {
+	if kube.IsUnanswered(err) {
+		return r.awayDiscovery.Unanswered()
+	}
+	r.awayDiscovery.Answered()
+	return max(kube.RetryAfter(err), jittered(discoveryInterval, 0.2))
 }
 
 // handlePresence begins a session, unless there is one, because discovery has found the resource.
@@ -363,6 +383,7 @@ func (r *Reflector[T]) handleRemoval() {
 	r.log.Info("the resource was removed: waiting for it to be installed again",
 		"resource", r.kind.Resource, "in", r.kind.API)
 	r.outage.Forget("watch")
+	r.away.Answered() // Discovery was answered.
 	r.installed.Store(nil)
 	r.isMissing.Store(true)
 	r.failed = retry.Streak{}
@@ -411,7 +432,8 @@ func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 			r.pause(ctx, wait)
 			continue
 		}
-		if err != nil && r.isWrongSelector(err) {
+		isHopeless := r.once && kube.IsHopeless(err)
+		if err != nil && (isHopeless || r.isWrongSelector(err)) {
 			return err
 		}
 		if err != nil && ctx.Err() == nil {
@@ -422,12 +444,18 @@ func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 	return nil
 }
 
-// pause waits before the next request, or until ctx ends.
+// pause waits before the next request, or until ctx ends. It ends early if the server was away, and has answered another
+// reflector.
 func (r *Reflector[T]) pause(ctx context.Context, wait time.Duration) {
+	r.setPause(wait)
+	r.away.Sleep(ctx, wait)
+	r.setPause(0)
+}
+
+func (r *Reflector[T]) setPause(wait time.Duration) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.pausedUntil = time.Now().Add(wait)
-	r.mu.Unlock()
-	retry.Sleep(ctx, wait)
 }
 
 func (r *Reflector[T]) isListDue() bool { return r.resumeVersion == "" }
@@ -445,6 +473,10 @@ func (r *Reflector[T]) isWrongSelector(err error) bool {
 func (r *Reflector[T]) recordFailure(problem string, err error) (wait time.Duration) {
 	r.outage.Failed("watch", problem, kube.PauseBetweenComplaints(err), "err", err)
 	r.watchedSince = time.Time{}
+	if kube.IsUnanswered(err) {
+		return r.away.Unanswered()
+	}
+	r.away.Answered()
 	return waitAfterFailure(&r.failed, err)
 }
 
@@ -491,6 +523,7 @@ func (r *Reflector[T]) commitList(listing *Listing[T], version string, start tim
 	reason := cmp.Or(r.relistReason, "hour") // Only the relist in place of an audit has no other reason.
 	r.metrics.Count("podcount_relists_total", r.kind.Name, reason)
 
+	r.lostAt.Store(nil)
 	r.resumeFrom(version)
 	r.planAfterList()
 	r.fruitlessWatches = 0
@@ -775,6 +808,7 @@ func (r *Reflector[T]) readPage(
 		return wire.ListMeta{}, err
 	}
 	defer body.Close()
+	r.away.Answered()
 	add := func(obj T, metadata packed.Draft) (kept bool, err error) {
 		progress.logIfSlow(listing.count)
 		return listing.Add(obj, metadata)
@@ -817,6 +851,7 @@ func (r *Reflector[T]) watch(ctx context.Context) (wait time.Duration) {
 	r.allowInterrupt(cancel)
 	defer r.forbidInterrupt()
 	end := r.openAndConsume(ctx)
+	r.recordLoss(end)
 	if ctx.Err() != nil || r.isListDue() {
 		return 0 // podcount stops, an audit or a list is due, or Confirm has demanded a list
 	}
@@ -838,12 +873,27 @@ func (r *Reflector[T]) openAndConsume(ctx context.Context) watchEnd {
 		return watchEnd{err: err}
 	}
 	defer body.Close()
+	r.away.Answered()
 	if r.suspectsRestore && r.haveVersionsGoneBack(ctx) {
 		r.requireRelist("restored")
 		return watchEnd{} // Nothing looks at it, because a list is due.
 	}
 	return r.consume(ctx, request, body)
 }
+
+// recordLoss records that no watch keeps the store up to date from now on. A watch that was silent has not done so since
+// its last event.
+func (r *Reflector[T]) recordLoss(end watchEnd) {
+	at := time.Now()
+	if errors.Is(end.err, kube.ErrSilent) {
+		at = r.lastContact
+	}
+	r.lostAt.CompareAndSwap(nil, &at)
+}
+
+// LostAt returns how new the store is: it is nil while a list has just been read or a watch is open, and before the
+// first list. Otherwise the store shows the cluster as it was at this time.
+func (r *Reflector[T]) LostAt() *time.Time { return r.lostAt.Load() }
 
 // errNotEnded means that a watch has lasted longer than the server was asked to let it last.
 var errNotEnded = errors.New("the server has not ended the watch in time")
@@ -968,6 +1018,7 @@ func (r *Reflector[T]) consume(ctx context.Context, request kube.Request, body *
 	}
 	r.failed.Works()
 	r.expired.Works()
+	r.lostAt.Store(nil)
 	from := r.resumeVersion
 	end := watchEnd{isOpened: true}
 	r.log.Log(ctx, levelFlow, "watching", "kind", r.kind.Name, "rv", from)

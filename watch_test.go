@@ -71,6 +71,7 @@ func newPodCache(client *kube.Client, log *slog.Logger, kind Kind[*Pod]) *Reflec
 		Client:  client,
 		Kind:    kind,
 		Store:   NewStore[*Pod](),
+		Away:    retry.NewShared(initialBackoff, maxBackoff, func() {}),
 		Log:     log,
 		Metrics: metrics.NewRegistry(),
 		Trace:   new(trace.Trace),
@@ -431,6 +432,25 @@ func TestBackoffBeginsAgainOnceWatchesWork(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A server that is just back asks for patience. Its outage before that must not lengthen the wait.
+func TestRefusalAfterAnOutageWaitsAsLongAsTheServerAsks(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r := reflectPods(t, f)
+		testkit.Pass(time.Minute)
+		r.net.Kill()
+		testkit.Pass(2 * time.Minute)
+		f.Script(t, "watch pods, 2 times: refuse 429 retry-after 1s")
+		r.net.Restore()
+		testkit.Pass(time.Minute)
+		watches := podWatches(f)
+		last := len(watches) - 1
+		for _, i := range []int{last - 1, last} {
+			wait := watches[i].At.Sub(watches[i-1].At)
+			testkit.WantBetween(t, "the wait after a refusal", wait, time.Second, 4*initialBackoff)
+		}
+	})
 }
 
 // The server would reject the same request again, perhaps because of its version.
@@ -2589,6 +2609,7 @@ func benchmarkWatch(b *testing.B, listen func(*trace.Trace) (stop func())) {
 		Client:  client,
 		Kind:    Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", New: func() *Pod { return new(Pod) }},
 		Store:   NewStore[*Pod](),
+		Away:    retry.NewShared(initialBackoff, maxBackoff, func() {}),
 		Log:     log,
 		Metrics: metrics.NewRegistry(),
 		Trace:   steps,

@@ -30,7 +30,7 @@ import (
 // MaxLeaseDuration is the longest duration that fits a Lease, which has an int32 of seconds.
 const MaxLeaseDuration = math.MaxInt32 * time.Second
 
-// Options configure an election. All of them are required. The durations mean the same as in client-go, where the usual
+// Options configure an election. All of them are required, except Outage. The durations mean the same as in client-go, where the usual
 // values are 15, 10 and 2 seconds.
 // https://pkg.go.dev/k8s.io/client-go/tools/leaderelection#LeaderElectionConfig
 type Options struct {
@@ -59,7 +59,8 @@ type Options struct {
 	// OnLost is called once if this replica leads and loses the lease. Writes are no longer permitted by then.
 	OnLost func(why error)
 
-	Log *slog.Logger
+	Outage *logging.ServerOutage // logs that the API server is away; it may be nil
+	Log    *slog.Logger
 }
 
 // Election is one replica's part in an election, and its kube.Permit. All methods except Run are safe for concurrent
@@ -112,7 +113,7 @@ func New(client *kube.Client, o Options) *Election {
 		path:    "/apis/coordination.k8s.io/v1/namespaces/" + o.Namespace + "/leases/" + o.Name,
 		newMeta: json.RawMessage(fmt.Sprintf(`{"namespace":%q,"name":%q}`, o.Namespace, o.Name)),
 		writes:  map[context.Context]context.CancelCauseFunc{},
-		outage:  logging.NewOutage(o.Log, "lease", "requests work again", "lease", o.Namespace+"/"+o.Name),
+		outage:  logging.NewOutage(o.Log, "lease", "requests work again", "lease", o.Namespace+"/"+o.Name).Of(o.Outage),
 
 		tried:     tried,
 		markTried: sync.OnceFunc(func() { close(tried) }),

@@ -23,8 +23,10 @@ import (
 type Outage struct {
 	log     *slog.Logger
 	subject string
-	again   string // what the line at the end of an outage says
-	args    []any  // attributes of each line
+	again   string        // what the line at the end of an outage says
+	args    []any         // attributes of each line
+	details func() []any  // further attributes, which change; nil if there are none
+	server  *ServerOutage // gets the failures that are the server's; nil if there is none
 
 	mu        sync.Mutex // guards the fields below
 	state     outageState
@@ -50,10 +52,15 @@ func NewOutage(log *slog.Logger, subject, again string, args ...any) *Outage {
 // pause is the time until the next line if the outage lasts. It must be more than 0. It is usually a minute, but longer
 // for a failure that lasts until a person acts.
 func (o *Outage) Failed(part, problem string, pause time.Duration, args ...any) {
+	now := time.Now()
+	f := failure{at: now, problem: problem, args: args, pause: pause}
+	if o.failedForServer(part, f) {
+		return
+	}
+	o.serverAnswers(part)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	now := time.Now()
-	o.state.addFailure(part, failure{at: now, problem: problem, args: args, pause: pause})
+	o.state.addFailure(part, f)
 	switch {
 	case o.state.mayAnnounce(now):
 		unannounced := o.state.announce(now)
@@ -69,6 +76,7 @@ func (o *Outage) Failed(part, problem string, pause time.Duration, args ...any) 
 
 // Worked reports that a try of a part has succeeded.
 func (o *Outage) Worked(part string) {
+	o.serverAnswers(part)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.state.workedAt = time.Now()
@@ -77,6 +85,7 @@ func (o *Outage) Worked(part string) {
 
 // Forget reports that a part is no longer needed, whether it works or not.
 func (o *Outage) Forget(part string) {
+	o.serverAnswers(part)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.removeLocked(part, "nothing fails any more", slog.LevelInfo)
@@ -84,6 +93,9 @@ func (o *Outage) Forget(part string) {
 
 // GiveUp reports that a part has failed and will not be retried.
 func (o *Outage) GiveUp(part string) {
+	if o.server != nil {
+		o.server.outage.GiveUp(o.serverPart(part))
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.removeLocked(part, "given up", slog.LevelDebug)
@@ -97,17 +109,16 @@ type Problem struct {
 
 // Problem returns the newest failure of the parts that fail now. isFailing is false if all of them work.
 func (o *Outage) Problem() (now Problem, isFailing bool) {
+	parts := o.ownPartsAtServer()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var newest *failingPart
 	for _, part := range o.state.failing {
-		if newest == nil || part.at.After(newest.at) {
-			newest = part
-		}
+		parts = append(parts, *part)
 	}
-	if newest == nil {
+	if len(parts) == 0 {
 		return Problem{}, false
 	}
+	newest := slices.MaxFunc(parts, func(a, b failingPart) int { return a.at.Compare(b.at) })
 	now.Text = newest.problem
 	now.Err = newest.err()
 	if now.Err != nil {
@@ -118,9 +129,10 @@ func (o *Outage) Problem() (now Problem, isFailing bool) {
 
 // Failing returns how many parts fail now.
 func (o *Outage) Failing() int {
+	atServer := len(o.ownPartsAtServer())
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return len(o.state.failing)
+	return atServer + len(o.state.failing)
 }
 
 // Stop ends the reminders. Call it when nothing is retried any more, as at the end of the process.
@@ -176,11 +188,14 @@ func (o *Outage) logFailureLocked(level slog.Level, unannounced int) {
 		took := time.Since(o.state.failingSince(newest))
 		args = append(args, "for", rounded(took), "failed_tries", o.state.tries)
 	}
-	if failing := len(o.state.failing); failing > 1 {
+	if failing := len(o.state.failing); failing > 1 && o.details == nil {
 		args = append(args, "failing", failing)
 	}
 	if unannounced > 0 {
 		args = append(args, "unannounced_outages", unannounced)
+	}
+	if o.details != nil {
+		args = append(args, o.details()...)
 	}
 	args = append(args, newest.args...)
 	o.log.Log(context.Background(), level, newest.problem, args...)

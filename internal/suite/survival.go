@@ -2,6 +2,8 @@ package suite
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,6 +18,9 @@ import (
 var Survival = Topic{
 	{"labels become right whatever happens to the server", disasters},
 	{"a server that is down is asked once per backoff step", longOutages},
+	{"all kinds are back with the first, also after another outage", backTogether},
+	{"the log of an outage tells how old the labels are", ageOfLabels},
+	{"a write that found no server is repeated when there is one", writeIsRepeated},
 	{"the next process finishes what a killed one left half done", nextProcess},
 }
 
@@ -340,4 +345,79 @@ func nextProcess(t *testing.T, podcount Program) {
 			})
 		})
 	}
+}
+
+// backTogether shows that the wait after an outage depends on the length of that outage alone, and that no kind waits
+// longer than another.
+func backTogether(t *testing.T, podcount Program) {
+	for range 10 { // because of the jitter
+		Simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.InstallCRD(&fakekube.CRD{HasStatus: true})
+			f.AddNode("cp", ControlPlane)
+			f.AddCount("web", `{"name":"nginx","count":1}`)
+			p := podcount.Start(t, f, "-v", "2")
+			testkit.Pass(10 * time.Second)
+			for _, away := range []time.Duration{time.Minute, 10 * time.Second, 5 * time.Second, 10 * time.Second} {
+				p.Net.Kill()
+				testkit.Pass(away)
+				p.Net.Restore()
+				restored := time.Now()
+				testkit.Pass(away + 2*time.Minute)
+
+				var watches []time.Duration // since the server was restored
+				for _, r := range f.Requests(func(r fakekube.Request) bool { return r.Verb == "watch" }) {
+					if r.At.After(restored) {
+						watches = append(watches, r.At.Sub(restored))
+					}
+				}
+				slices.Sort(watches)
+				testkit.WantBetween(t, fmt.Sprint("watches after ", away), len(watches), 3, 9)
+				// The next try comes after at most twice the time that all waits until then have taken.
+				testkit.WantBetween(t, fmt.Sprint("the first watch after ", away), watches[0], 0, 2*away+3*time.Second)
+				testkit.WantBetween(t, "the other kinds after that", watches[2]-watches[0], 0, time.Second)
+			}
+		})
+	}
+}
+
+func ageOfLabels(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", ControlPlane)
+		p := podcount.Start(t, f, "-v", "0")
+		testkit.Pass(100 * time.Second)
+		p.Net.Kill()
+		testkit.Pass(130 * time.Second)
+		testkit.WantText(t, p.Log.String(),
+			`level=WARN msg="the API server cannot be reached" labels_age=0s err="watch `,
+			`level=WARN msg="the API server cannot be reached" for=1m0s failed_tries=`, ` labels_age=1m0s err="`,
+			` labels_age=2m0s err="`)
+		p.Net.Restore()
+		testkit.Pass(62 * time.Second) // the longest backoff, and a moment
+		end := regexp.MustCompile(`level=INFO msg="API server: reached again after [23]m`)
+		testkit.WantNumber(t, "reports of its end", len(end.FindAllString(p.Log.String(), -1)), 1)
+		testkit.WantBetween(t, "reports", p.Logged("cannot be reached"), 3, 4)
+	})
+}
+
+// writeIsRepeated shows that a label does not wait for the backoff of its key when the server is back.
+func writeIsRepeated(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", ControlPlane)
+		f.AddPods(1)
+		p := podcount.Start(t, f)
+		testkit.Pass(time.Minute)
+		f.Script(t, "patch nodes: drop request") // so that the key fails when the server goes
+		f.AddPods(2)
+		testkit.Pass(time.Millisecond)
+		p.Net.Kill()
+		testkit.Pass(50 * time.Second) // the backoff of the key is half a minute or more now
+		p.Net.Restore()
+		restored := time.Now()
+		isWatch := func(r fakekube.Request) bool { return r.Verb == "watch" && r.At.After(restored) }
+		for len(f.Requests(isWatch)) == 0 {
+			testkit.Pass(100 * time.Millisecond)
+		}
+		testkit.Pass(2 * time.Second)
+		WantLabel(t, f, "cp", TotalLabel, "2")
+	})
 }
