@@ -319,13 +319,19 @@ type Controller struct {
 	// Totals returns the numbers for the last line of -once and -dry-run.
 	Totals func() Totals
 
+	// Labels returns what the controller keeps right on nodes, for the top of the page.
+	Labels func() []page.Label
+
 	// prepare sets the fields below.
 
 	life   *process.Lifetime
 	trace  *trace.Trace
-	isOnce bool              // -once is set: each object is written at most once
-	begun  chan struct{}     // closed when work begins
-	tally  *tally.Tally[Key] // counts keys if isOnce
+	isOnce bool          // -once is set: each object is written at most once
+	begun  chan struct{} // closed when work begins
+
+	resyncBegan *atomic.Pointer[time.Time] // when the Resync that runs was called; nil while none runs
+
+	tally *tally.Tally[Key] // counts keys if isOnce
 
 	queue       *Queue[Key]
 	pace        *ratelimit.Bucket // limits writes
@@ -344,7 +350,8 @@ type Controller struct {
 type Totals struct {
 	Noun  string // the name of one object, as in "node"; "" if the resource is not installed
 	All   int
-	Wrong int // how many objects are not what they should be
+	Wrong int   // how many objects are not what they should be
+	Unmet error // what the flags ask for, and no object allows; -once fails with it
 }
 
 // Watch makes a controller watch a cache. keysOf returns the keys that a change concerns. Several goroutines call it at
@@ -440,6 +447,9 @@ func (c *Controller) callReconcile(ctx context.Context, key Key) (result Result,
 // callResync adds the keys that Resync returns. It turns a panic into an error.
 func (c *Controller) callResync() (err error) {
 	defer c.recoverPanic(&err)
+	now := time.Now()
+	c.resyncBegan.Store(&now)
+	defer c.resyncBegan.Store(nil)
 	if c.Resync != nil {
 		c.add(c.Resync()...)
 	}
@@ -462,6 +472,15 @@ func (c *Controller) callTotals() (totals Totals) {
 	}
 	defer c.recoverPanic(new(error))
 	return c.Totals()
+}
+
+// callLabels calls Labels. If it panics, there are no labels.
+func (c *Controller) callLabels() (labels []page.Label) {
+	if c.Labels == nil {
+		return nil
+	}
+	defer c.recoverPanic(new(error))
+	return c.Labels()
 }
 
 // beginTally begins the tally with the number of objects. Only -once counts them, because only its tally is used.
@@ -551,10 +570,12 @@ type podCountController struct {
 	podsByNode *CountIndex[*Pod, string]
 
 	strippedPauses retry.Pauses[labelOnNode] // of the labels that the server has dropped
-	dryRunTexts    sync.Map                  // by key of a node: what a dry run has logged last
+	dryRunChanges  sync.Map                  // by key of a node: the changes that a dry run has logged last
 
 	wrongNodesAddedAt time.Time   // only addWrongNodes uses it, and no two workers have totalKey at once
 	hasWarned         atomic.Bool // warnOfNoNode has logged its warning
+
+	total, own labelHistory // of TotalLabel and NodeLabel, for the page
 }
 
 // totalKey stands for all nodes that show the number of all pods. It is added when that number changes.
@@ -575,6 +596,7 @@ func setUpPodCount(m *manager, c *Controller) {
 	c.Resync = p.resync
 	c.IsUrgent = p.isUrgent
 	c.Totals = p.totals
+	c.Labels = p.labels
 }
 
 func newPodCountController(m *manager, c *Controller) *podCountController {
@@ -636,11 +658,7 @@ func (p *podCountController) postNewPod(pod *Pod) {
 // wait.
 func (p *podCountController) resync() []Key {
 	var wrongTotals, others []Key
-	someNodeGetsTotal := false
 	for _, node := range p.nodes.All() {
-		if p.options.TotalNodes.Matches(node.Label) {
-			someNodeGetsTotal = true
-		}
 		fixes := p.findFixes(node)
 		_, isTotalWrong := fixes[p.options.TotalLabel]
 		switch {
@@ -650,19 +668,22 @@ func (p *podCountController) resync() []Key {
 			others = append(others, node.Key())
 		}
 	}
-	if !someNodeGetsTotal && !p.options.Prune {
-		p.warnOfNoNode()
+	if err := p.checkTotalNodes(); err != nil && !p.hasWarned.Swap(true) {
+		p.log.Warn(err.Error(), "label", p.options.TotalLabel)
 	}
 	return append(wrongTotals, others...)
 }
 
-func (p *podCountController) warnOfNoNode() {
-	isFirst := !p.hasWarned.Swap(true)
-	if isFirst {
-		p.log.Warn("no node gets the total, because no node matches -total-nodes "+
-			"(managed clusters hide their control plane; use -total-nodes '' for every node)",
-			"label", p.options.TotalLabel)
+var errNoNode = errors.New("no node gets the total, because no node matches -total-nodes " +
+	"(managed clusters hide their control plane; use -total-nodes '' for every node)")
+
+// checkTotalNodes returns errNoNode if no node should get the total.
+func (p *podCountController) checkTotalNodes() error {
+	isForTotal := func(node *Node) bool { return p.options.TotalNodes.Matches(node.Label) }
+	if p.options.Prune || slices.ContainsFunc(p.nodes.All(), isForTotal) {
+		return nil
 	}
+	return errNoNode
 }
 
 // isUrgent reports whether a key is totalKey, or that of a node with a wrong total. Such keys go first, because -qps
@@ -680,7 +701,7 @@ func (p *podCountController) isUrgent(key Key) bool {
 }
 
 func (p *podCountController) totals() Totals {
-	totals := Totals{Noun: "node"}
+	totals := Totals{Noun: "node", Unmet: p.checkTotalNodes()}
 	for _, node := range p.nodes.All() {
 		totals.All++
 		if len(p.findFixes(node)) > 0 {
@@ -703,7 +724,7 @@ func (p *podCountController) reconcile(ctx context.Context, key Key) (Result, er
 	fixes := p.findFixes(node)
 	p.endPauses(node, fixes)
 	if len(fixes) == 0 {
-		p.dryRunTexts.Delete(key)
+		p.dryRunChanges.Delete(key)
 		return Result{}, nil
 	}
 	if len(p.withoutPaused(node, fixes)) == 0 {
@@ -807,7 +828,7 @@ func (p *podCountController) withoutPaused(node *Node, fixes labelFixes) labelFi
 // forget drops all that is known about a node that is gone.
 func (p *podCountController) forget(key Key) {
 	p.strippedPauses.EndAll(func(label labelOnNode) bool { return label.node == key })
-	p.dryRunTexts.Delete(key)
+	p.dryRunChanges.Delete(key)
 }
 
 // endPauses ends the pauses of the labels that are no longer wrong. An absent label does not end its pause, even if it
@@ -861,6 +882,7 @@ func (p *podCountController) recordLabels(node, now *Node, fixes labelFixes, err
 			continue
 		}
 		p.endPause(label)
+		p.historyOf(label.label).noteWrite()
 		p.log.Info("label written", change.Attr())
 		p.postChange(node, change)
 	}
@@ -902,17 +924,18 @@ func (p *podCountController) endPause(label labelOnNode) {
 	}
 }
 
-// logDryRun logs what a dry run would write to a node, unless it has just logged the same. Like a write, it makes the
+// logDryRun logs what a dry run would write to a node, except for what it has logged already. Like a write, it makes the
 // node cool down.
 func (p *podCountController) logDryRun(node *Node, fixes labelFixes) {
 	p.coolDown(&node.Meta, p.options.Interval)
+	previous, _ := p.dryRunChanges.Load(node.Key())
+	logged, _ := previous.([]logging.Change)
 	changes := labelChanges(node, fixes)
-	text := fmt.Sprint(changes)
-	previous, _ := p.dryRunTexts.Swap(node.Key(), text)
-	if previous == text {
-		return
-	}
+	p.dryRunChanges.Store(node.Key(), changes)
 	for _, change := range changes {
+		if slices.Contains(logged, change) {
+			continue
+		}
 		p.log.Info(fmt.Sprintf("would write node %s: %s", node.Key(), change))
 		p.postChange(node, change)
 	}
@@ -949,6 +972,79 @@ func (p *podCountController) postChange(node *Node, change logging.Change) {
 	}
 	message := fmt.Sprintf("%s changed from %s to %s", subject, change.From, change.To)
 	p.recorder.Event(p.nodes.Reference(node), "Normal", "PodCountChanged", message)
+}
+
+// labels describes the labels, for the page. The manager calls it once a second.
+func (p *podCountController) labels() []page.Label {
+	total := page.Label{Name: p.options.TotalLabel}
+	own := page.Label{Name: p.options.NodeLabel, IsOwn: true}
+	for _, node := range p.nodes.All() {
+		name := node.Key().Name
+		fixes := p.findFixes(node)
+		_, isTotalWrong := fixes[total.Name]
+		_, isOwnWrong := fixes[own.Name]
+		total.AddNode(name, !p.options.Prune && p.options.TotalNodes.Matches(node.Label), isTotalWrong)
+		own.AddNode(name, !p.options.Prune, isOwnWrong)
+	}
+	isKnown := background.IsClosed(p.nodes.Synced()) && (p.options.Prune || background.IsClosed(p.pods.Synced()))
+	if isKnown && !p.options.Prune {
+		total.Value = strconv.Itoa(p.pods.Len())
+	}
+	p.total.describe(&total, isKnown)
+	p.own.describe(&own, isKnown)
+	if p.options.NodeLabel == "" {
+		return []page.Label{total}
+	}
+	return []page.Label{total, own}
+}
+
+// labelHistory is what happened to a label on all its nodes.
+type labelHistory struct {
+	mu         sync.Mutex // guards the fields below
+	rightSince time.Time  // when it was found right on all nodes; zero while it is wrong on one
+	writtenAt  time.Time  // when podcount last wrote it; zero if it has not
+}
+
+// historyOf returns the history of a label that podcount writes.
+func (p *podCountController) historyOf(label string) *labelHistory {
+	if label == p.options.TotalLabel {
+		return &p.total
+	}
+	return &p.own
+}
+
+func (h *labelHistory) noteWrite() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.writtenAt = time.Now()
+}
+
+// describe adds the history to what the page shows of a label. isKnown says whether it is known what is right.
+func (h *labelHistory) describe(label *page.Label, isKnown bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	label.IsKnown = isKnown
+	isRight := isKnown && label.WrongCount == 0
+	switch {
+	case !isRight:
+		h.rightSince = time.Time{}
+	case h.rightSince.IsZero():
+		h.rightSince = time.Now()
+	}
+	if isRight && h.writtenAt.After(h.rightSince) {
+		h.rightSince = h.writtenAt // It was wrong for less than a second.
+	}
+	label.SecondsRight = secondsSince(h.rightSince)
+	label.SecondsSinceWrite = secondsSince(h.writtenAt)
+}
+
+// secondsSince returns the seconds since a time, for the page, or nil if the time is zero.
+func secondsSince(at time.Time) *float64 {
+	if at.IsZero() {
+		return nil
+	}
+	seconds := time.Since(at).Seconds()
+	return &seconds
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -1417,6 +1513,8 @@ type anyReflector interface {
 	Kind() string
 	State() ReflectorState
 	SetGauges()
+	LostAt() *time.Time
+	Stuck(limit time.Duration) string
 }
 
 // newManager makes a manager whose caches request as little as possible. Setup of a controller widens them.
@@ -1528,6 +1626,7 @@ func (m *manager) setUp() {
 func (m *manager) prepare(c *Controller) {
 	c.isOnce = m.options.Once
 	c.begun = make(chan struct{})
+	c.resyncBegan = new(atomic.Pointer[time.Time])
 	c.watched = map[anyReflector]struct{}{}
 	c.panics = logging.NewPanics(m.log, "a controller", "controller", c.Name)
 	c.outage = logging.NewOutage(m.log, c.Name, "writing again", "controller", c.Name).Of(m.outage)
@@ -1852,8 +1951,9 @@ func (m *manager) recordReconcile(c *Controller, key Key, err error) {
 // The limits of -once, beside -once-timeout.
 const (
 	onceListTimeout = 2 * time.Minute // for the first lists
-	onceKeysTimeout = time.Minute     // for changes whose keys are unknown because the controller panicked
-	onceTries       = 10              // for each key
+	onceReminder    = 10 * time.Second
+	onceKeysTimeout = time.Minute // for changes whose keys are unknown because the controller panicked
+	onceTries       = 10          // for each key
 )
 
 // startOnceTimers starts the timers that end -once if it takes too long.
@@ -1862,9 +1962,26 @@ func (m *manager) startOnceTimers() (stop func()) {
 	listTimeout := min(onceListTimeout, timeout)
 	lists := time.AfterFunc(listTimeout, func() { m.failUnlessSynced(listTimeout) })
 	all := time.AfterFunc(timeout, func() { m.endOnce(" after " + timeout.String()) })
+	reminding, stopReminding := context.WithCancel(m.life.Stop)
+	go m.remindOfLists(reminding, listTimeout)
 	return func() {
 		lists.Stop()
 		all.Stop()
+		stopReminding()
+	}
+}
+
+// remindOfLists logs every onceReminder which lists -once waits for, and how long it will. The log names the reasons
+// less often.
+func (m *manager) remindOfLists(ctx context.Context, listTimeout time.Duration) {
+	givesUpAt := time.Now().Add(listTimeout)
+	for retry.Sleep(ctx, onceReminder) == nil {
+		kinds := m.incompleteCaches()
+		if len(kinds) == 0 {
+			return
+		}
+		m.log.Warn("there is no complete list yet", "of", strings.Join(kinds, ", "),
+			"gives_up_in", time.Until(givesUpAt).Round(time.Second))
 	}
 }
 
@@ -1919,7 +2036,8 @@ func (m *manager) isAllDone() bool {
 	return true
 }
 
-// endOnce logs the outcome of -once. If objects are still wrong, it ends -once with an error that names them.
+// endOnce logs the outcome of -once. If objects are still wrong, it ends -once with an error that names them. It also
+// does if a controller could not do what the flags ask for.
 func (m *manager) endOnce(after string) {
 	m.summarize()
 	var left []string
@@ -1930,6 +2048,11 @@ func (m *manager) endOnce(after string) {
 	}
 	if len(left) > 0 {
 		m.life.StopWith(fmt.Errorf("%s: %s%s: the log says why", m.options.OnceFlag(), strings.Join(left, "; "), after))
+	}
+	for _, c := range m.active {
+		if unmet := c.callTotals().Unmet; unmet != nil {
+			m.life.StopWith(fmt.Errorf("%s: %w", m.options.OnceFlag(), unmet))
+		}
 	}
 }
 
@@ -2030,7 +2153,7 @@ func (m *manager) startServer(flag, address string, handler http.Handler) (*list
 // pages returns the handler of -listen.
 func (m *manager) pages() http.Handler {
 	return listen.Pages(listen.Content{
-		Stuck:      m.stuckControllers,
+		Stuck:      m.stuck,
 		Incomplete: m.incompleteCaches,
 		Metrics: func() string {
 			m.setGauges()
@@ -2039,10 +2162,20 @@ func (m *manager) pages() http.Handler {
 	})
 }
 
-// stuckControllers describes the controllers whose workers hang, or whose queue does not answer.
-func (m *manager) stuckControllers() (stuck []string) {
+// stuck describes what hangs: controllers with their workers, queues and resyncs, and caches whose changes no controller
+// takes. Requests cannot hang: each has a time limit.
+func (m *manager) stuck() (stuck []string) {
 	limit := m.options.StuckAfter()
+	for _, cache := range m.sortedCaches() {
+		if problem := cache.Stuck(limit); problem != "" {
+			stuck = append(stuck, cache.Kind()+": "+problem)
+		}
+	}
 	for _, c := range m.active {
+		if began := c.resyncBegan.Load(); began != nil && time.Since(*began) > limit {
+			stuck = append(stuck, fmt.Sprintf("%s: Resync has not returned for %v", c.Name,
+				time.Since(*began).Round(time.Second)))
+		}
 		problem := ""
 		answered := background.Go(func() { problem = c.queue.Stuck(limit) })
 		select {
@@ -2058,9 +2191,9 @@ func (m *manager) stuckControllers() (stuck []string) {
 	return stuck
 }
 
-// incompleteCaches returns the kinds whose caches have no complete list yet, sorted.
+// incompleteCaches returns the kinds whose caches have no complete list yet.
 func (m *manager) incompleteCaches() (kinds []string) {
-	for cache := range m.watched {
+	for _, cache := range m.sortedCaches() {
 		state := cache.State()
 		switch {
 		case state.IsReady:
@@ -2070,7 +2203,6 @@ func (m *manager) incompleteCaches() (kinds []string) {
 			kinds = append(kinds, cache.Kind())
 		}
 	}
-	slices.Sort(kinds)
 	return kinds
 }
 
@@ -2084,7 +2216,9 @@ func (m *manager) state() page.State {
 		UpSeconds:  time.Since(m.started).Seconds(),
 		Mode:       m.mode(),
 		Waiting:    append([]string{}, m.incompleteCaches()...), // JSON should have [], not null
-		Stuck:      append([]string{}, m.stuckControllers()...),
+		Stuck:      append([]string{}, m.stuck()...),
+		Labels:     m.labelsState(),
+		Silence:    m.silence(),
 		Lease:      m.leaseState(),
 		Writes:     m.writesState(),
 		Namespaces: page.MostCrowded(m.podsByNamespace.All()),
@@ -2097,15 +2231,66 @@ func (m *manager) state() page.State {
 	if m.pods.readsWholeObjects() {
 		s.Nodes = page.MostCrowded(m.podsByNode.All())
 	}
-	for cache := range m.watched {
+	for _, cache := range m.sortedCaches() {
 		s.Kinds = append(s.Kinds, m.kindState(cache))
 	}
-	// sort.Slice, here and elsewhere, because each kind of slice that slices.SortFunc sorts adds 15 kB to the binary.
-	sort.Slice(s.Kinds, func(i, j int) bool { return s.Kinds[i].Name < s.Kinds[j].Name })
 	for _, c := range m.active {
 		s.Controllers = append(s.Controllers, m.controllerState(c))
 	}
 	return s
+}
+
+// sortedCaches returns the caches in the order of what people want to know: pods, nodes, Counts, and then other kinds.
+func (m *manager) sortedCaches() []anyReflector {
+	known := []anyReflector{m.pods, m.nodes, m.counts}
+	return slices.SortedFunc(maps.Keys(m.watched), func(a, b anyReflector) int {
+		rank := func(cache anyReflector) int {
+			at := slices.Index(known, cache)
+			if at < 0 {
+				return len(known)
+			}
+			return at
+		}
+		return cmp.Or(rank(a)-rank(b), strings.Compare(a.Kind(), b.Kind()))
+	})
+}
+
+// labelsState returns what the labels show, for the page.
+func (m *manager) labelsState() []page.Label {
+	labels := []page.Label{}
+	for _, c := range m.active {
+		labels = append(labels, c.callLabels()...)
+	}
+	return labels
+}
+
+// silence describes that the API server does not answer, for the page. It is nil while the server answers the lists and
+// watches of any kind.
+func (m *manager) silence() *page.Silence {
+	since := m.started // of what podcount knows; before the first lists, that is nothing
+	var problem *logging.Problem
+	for cache := range m.watched {
+		state := cache.State()
+		if state.IsAbsent {
+			continue
+		}
+		if state.Problem == nil || !kube.IsUnanswered(state.Problem.Err) {
+			return nil
+		}
+		problem = state.Problem
+		if lostAt := cache.LostAt(); lostAt != nil && (since == m.started || lostAt.Before(since)) {
+			since = *lostAt
+		}
+	}
+	if problem == nil {
+		return nil
+	}
+	return &page.Silence{
+		Seconds:         time.Since(since).Seconds(),
+		SecondsUntilTry: max(0, time.Until(m.away.NextTry()).Seconds()),
+		Error:           problem.Err.Error(),
+		Advice:          kube.Advice(problem.Err),
+	}
 }
 
 // mode names the flag that makes podcount do something else than usual. If there are several, a dry run is the most
@@ -2135,10 +2320,8 @@ func (m *manager) kindState(cache anyReflector) page.Kind {
 		Relists:         m.countsOf("podcount_relists_total", cache.Kind()),
 		Audits:          m.countsOf("podcount_audits_total", cache.Kind()),
 		Drift:           m.sum("podcount_cache_drift_total", cache.Kind()),
-	}
-	if !state.LastHeard.IsZero() {
-		seconds := time.Since(state.LastHeard).Seconds()
-		kind.SecondsSinceHeard = &seconds
+
+		SecondsSinceHeard: secondsSince(state.LastHeard),
 	}
 	if last := state.LastWatch; last != nil {
 		text := fmt.Sprintf("%s (%v)", last.Meaning, last.Err)
@@ -2274,6 +2457,7 @@ func (m *manager) countsOf(metric, kind string) map[string]int {
 func (m *manager) newSampler() func() page.Sample {
 	var lastEvents, lastWrites int
 	return func() page.Sample {
+		m.labelsState() // notices since when they are right
 		sample := page.Sample{Pods: -1}
 		if background.IsClosed(m.pods.Synced()) {
 			sample.Pods = m.pods.Len()

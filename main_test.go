@@ -182,34 +182,60 @@ func TestHangingControllerDoesNotKeepTheLease(t *testing.T) {
 	}
 }
 
-func TestLivezNamesAHangingWorker(t *testing.T) {
+func TestLivezNamesWhatHangs(t *testing.T) {
+	for _, row := range []struct{ where, want string }{
+		{"reconcile", "hangs: a worker has been processing cp for 2m3"},
+		{"tick", "hangs: Resync has not returned for 2m3"},
+		{"change", "Node: a change has not been taken for 2m3"},
+	} {
+		t.Run(row.where, func(t *testing.T) { testLivez(t, row.where, row.want) })
+	}
+}
+
+// testLivez lets a part of a controller hang, and checks with which words the answer of /livez begins then.
+func testLivez(t *testing.T, where, want string) {
 	var m *manager
-	hang := make(chan struct{})
+	var hang chan struct{}
+	var shouldHang atomic.Bool
+	hangIn := func(place string) {
+		if place == where && shouldHang.Load() {
+			<-hang
+		}
+	}
 	withController(t, Controller{Name: "hangs", Setup: func(of *manager, c *Controller) {
 		m = of
-		Watch(c, m.nodes, func(d Delta[*Node]) []Key { return []Key{d.Key()} })
+		Watch(c, m.nodes, func(d Delta[*Node]) []Key {
+			hangIn("change")
+			return []Key{d.Key()}
+		})
+		c.Resync = func() []Key {
+			hangIn("tick")
+			return nil
+		}
 		c.Reconcile = func(context.Context, Key) (Result, error) {
-			<-hang
+			hangIn("reconcile")
 			return Result{}, nil
 		}
 	}})
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		hang = make(chan struct{})
-		f.AddNode("cp", suite.ControlPlane)
-		podcount.Start(t, f, "-qps", "0.1", "-workers", "2")
+		podcount.Start(t, f, "-controllers", "hangs", "-qps", "0.1", "-workers", "2", "-interval", "1s")
+		testkit.Pass(500 * time.Millisecond)
 		live := func() (code int, text string) {
 			answer := httptest.NewRecorder()
 			m.pages().ServeHTTP(answer, httptest.NewRequest("GET", "/livez", nil))
 			return answer.Code, answer.Body.String()
 		}
+		shouldHang.Store(true)
+		f.AddNode("cp")
+		testkit.Pass(500 * time.Millisecond)
 		limit := 2*kube.RequestTimeout + 20*time.Second // two workers may have to wait for a token of -qps each
 		testkit.Pass(limit - time.Second)
 		if code, text := live(); code != 200 {
 			t.Errorf("before the limit: %d %s", code, text)
 		}
 		testkit.Pass(2 * time.Second)
-		if code, text := live(); code != 503 ||
-			text != "stuck: hangs: a worker has been processing cp for 2m31s\n" {
+		if code, text := live(); code != 503 || !strings.HasPrefix(text, "stuck: "+want) {
 			t.Errorf("after the limit: %d %q", code, text)
 		}
 		close(hang)

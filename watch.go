@@ -131,6 +131,10 @@ type Reflector[T Object[T]] struct {
 
 	lostAt atomic.Pointer[time.Time] // see LostAt; atomic, because the details of a ServerOutage need it
 
+	// Run has been publishing since then, in nanoseconds since madeAt; 0 while it does something else.
+	publishing atomic.Int64
+	madeAt     time.Time
+
 	installed atomic.Pointer[Installation] // see Installed
 	isMissing atomic.Bool                  // discovery has answered that the resource is not installed
 
@@ -208,6 +212,7 @@ func NewReflector[T Object[T]](o ReflectorOptions[T]) *Reflector[T] {
 		away:            o.Away.Join(),
 		awayDiscovery:   o.Away.Join(),
 		synced:          make(chan struct{}),
+		madeAt:          time.Now(),
 		relistReason:    "start",
 	}
 	r.markSynced = sync.OnceFunc(func() { close(r.synced) })
@@ -511,7 +516,7 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 func (r *Reflector[T]) commitList(listing *Listing[T], version string, start time.Time) {
 	isFirst := !background.IsClosed(r.synced)
 	changes := listing.Commit()
-	r.publish(changes...)
+	r.publishFromRun(changes...)
 
 	changeCount := len(changes)
 	if isFirst {
@@ -602,7 +607,7 @@ func (r *Reflector[T]) audit(ctx context.Context) error {
 		return nil
 	}
 	differences, changes := listing.CommitExact(version)
-	r.publish(changes...)
+	r.publishFromRun(changes...)
 	drift := slices.DeleteFunc(differences, r.isHarmless)
 	r.reportDrift(drift, start)
 	r.resumeFrom(version)
@@ -1070,7 +1075,7 @@ func (r *Reflector[T]) handleEvent(event WatchEvent[T]) error {
 	}
 	if event.Type != "BOOKMARK" {
 		changes := r.Apply(event.Type, event.Object)
-		r.publish(changes...)
+		r.publishFromRun(changes...)
 		hasNoEffect := len(changes) == 0
 		if hasNoEffect {
 			r.emitChange(Delta[T]{Old: event.Object, New: event.Object})
@@ -1435,6 +1440,24 @@ func (r *Reflector[T]) publish(changes ...Delta[T]) {
 			handle(change)
 		}
 	}
+}
+
+// publishFromRun is publish for the goroutine of Run. Stuck notices if a handler hangs.
+func (r *Reflector[T]) publishFromRun(changes ...Delta[T]) {
+	r.publishing.Store(int64(time.Since(r.madeAt)))
+	defer r.publishing.Store(0)
+	r.publish(changes...)
+}
+
+// Stuck says so if Run has waited for a handler for longer than limit. Nothing else can hang, because each request has
+// a time limit. It returns "" if Run goes on.
+func (r *Reflector[T]) Stuck(limit time.Duration) string {
+	began := time.Duration(r.publishing.Load())
+	took := time.Since(r.madeAt) - began
+	if began == 0 || took <= limit {
+		return ""
+	}
+	return fmt.Sprintf("a change has not been taken for %v", took.Round(time.Second))
 }
 
 // recordContact records that the server has just sent an event. If nothing changes in the cluster, the server sends

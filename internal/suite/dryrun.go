@@ -14,6 +14,7 @@ var DryRun = Topic{
 	{"-dry-run reports what it would write and writes nothing", dryRunWritesNothing},
 	{"-dry-run does not wait for -qps", dryRunIgnoresQPS},
 	{"-dry-run reports a label again that was right in between", dryRunReportsAgain},
+	{"-dry-run reports a label once, whatever happens to another label", dryRunReportsEachLabel},
 }
 
 func dryRunWritesNothing(t *testing.T, podcount Program) {
@@ -78,5 +79,18 @@ func dryRunReportsAgain(t *testing.T, podcount Program) {
 		}
 		testkit.WantNumber(t, "none → 3", p.Logged(`"would write node cp: hopegi/pod-count none → 3"`), 1)
 		testkit.WantNumber(t, "77 → 3", p.Logged(`"would write node cp: hopegi/pod-count 77 → 3"`), 1)
+	})
+}
+
+func dryRunReportsEachLabel(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", ControlPlane)
+		p := podcount.Start(t, f, "-dry-run", "-interval", "1s", "-node-label", OwnPodsLabel)
+		for pods := range 3 {
+			f.AddPod("default", fmt.Sprint("p", pods), "") // on no node
+			testkit.Pass(5 * time.Second)
+		}
+		testkit.WantNumber(t, "the total", p.Logged(`"would write node cp: hopegi/pod-count none → `), 3)
+		testkit.WantNumber(t, "the node's own pods", p.Logged(`"would write node cp: example.com/pods none → 0"`), 1)
 	})
 }

@@ -20,6 +20,9 @@ var Once = Topic{
 	{"-once ends even while pods come and go", onceInBusyCluster},
 	{"-once fails if one write fails, but does the others", onceDoesTheOtherWrites},
 	{"-once gives up if lists fail for two minutes", onceWithoutLists},
+	{"-once says every ten seconds how long it will wait for lists", onceReminders},
+	{"-once ends at once if only a person can help", onceHopeless},
+	{"-once fails if no node gets the total", onceWithoutNode},
 	{"-once fails if the schema drops the status", onceWithDroppedStatus},
 	{"-once does not wait for a resource that was removed", onceWithRemovedResource},
 	{"-once writes each node once even while pods keep coming", onceWritesEachNodeOnce},
@@ -165,6 +168,49 @@ func onceWithoutLists(t *testing.T, podcount Program) {
 	}
 }
 
+func onceReminders(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", ControlPlane)
+		n := f.ServeIn(t)
+		n.Refuse()
+		p := podcount.StartOn(t, n, "-master", "http://127.0.0.1:1", "-once", "-v", "0", "-controllers", "pod-count")
+		testkit.Pass(35 * time.Second)
+		testkit.WantText(t, p.Log.String(), `msg="the API server cannot be reached" err=`,
+			`msg="there is no complete list yet" of="Pod, Node" gives_up_in=1m50s`, "gives_up_in=1m40s", "gives_up_in=1m30s")
+		n.Restore()
+		testkit.WantError(t, "-once", p.Finish(), "")
+		testkit.WantBetween(t, "reports of missing lists", p.Logged("no complete list yet"), 3, 9)
+		WantLabel(t, f, "cp", TotalLabel, "0")
+	})
+}
+
+func onceHopeless(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		n := f.ServeIn(t)
+		start := time.Now()
+		p := podcount.StartWith(t, n, Wiring{Dial: unknownHostDial("nowhere")}, "-master", "http://nowhere:1", "-once")
+		err := p.Finish()
+		testkit.WantError(t, "-once", err, "-once: list ")
+		testkit.WantError(t, "-once", err, "no such host (is the API server running, and is this its address?)")
+		testkit.WantEqual(t, "it is a usage error", errors.As(err, new(options.UsageError)), false)
+		testkit.WantBetween(t, "time it took", time.Since(start), 0, time.Second)
+
+		other := podcount.StartWith(t, n, Wiring{Dial: unknownHostDial("nowhere")}, "-master", "http://nowhere:1")
+		testkit.Pass(time.Hour)
+		testkit.WantError(t, "without -once", other.Stop(), "")
+	})
+}
+
+func onceWithoutNode(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("worker")
+		err := podcount.Start(t, f, "-once", "-node-label", OwnPodsLabel).Finish()
+		testkit.WantError(t, "-once", err, "-once: no node gets the total, because no node matches -total-nodes (")
+		WantLabel(t, f, "worker", OwnPodsLabel, "0") // All that can be done is done.
+		testkit.WantError(t, "-prune", podcount.Start(t, f, "-prune").Finish(), "")
+	})
+}
+
 func onceWithDroppedStatus(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true, DropsStatus: true})
@@ -178,6 +224,7 @@ func onceWithDroppedStatus(t *testing.T, podcount Program) {
 func onceWithRemovedResource(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddNode("cp", ControlPlane)
 		f.Script(t, "list counts, always: refuse 503")
 		start := time.Now()
 		p := podcount.Start(t, f, "-once")

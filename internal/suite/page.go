@@ -24,6 +24,8 @@ import (
 // Page shows the web page of -page. How it looks and works in a browser is shown elsewhere.
 var Page = Topic{
 	{"the state names the lease, the caches and the controllers", statePage},
+	{"the state tells what the labels show, and since when", labelsOnPage},
+	{"the state tells how long the API server has not answered", silenceOnPage},
 	{"a new pod and the label that changes are in the stream of events", eventsPage},
 	{"statusz and flagz tell the version and the flags, and no secret", zpages},
 	{"with -page-token-file, the page asks for the token", tokenPage},
@@ -69,6 +71,62 @@ func statePage(t *testing.T, podcount Program) {
 	}
 	testkit.WantNumber(t, "patches", state.Writes.Written, 3) // two of the label, one of the status
 	testkit.WantBetween(t, "Events, some of which may still wait", state.Events.Posted, 1, 5)
+}
+
+func labelsOnPage(t *testing.T, podcount Program) {
+	f := fakekube.New()
+	f.AddNode("b", ControlPlane)
+	f.AddNode("a", ControlPlane)
+	f.AddNode("worker")
+	f.AddPod("default", "web", "worker")
+	f.Script(t, "patch nodes worker, always: refuse 500")
+	get := podcount.startPage(t, f, "-interval", "10ms", "-node-label", OwnPodsLabel)
+	var labels []page.Label
+	f.Await(t, "labels that are written, and right wherever they can be", func() bool {
+		labels = stateOf(t, get).Labels
+		areWritten := labels[0].SecondsSinceWrite != nil && labels[1].SecondsSinceWrite != nil
+		return areWritten && labels[0].WrongCount == 0 && labels[1].WrongCount == 1
+	})
+	testkit.WantNumber(t, "labels", len(labels), 2)
+	isRight := labels[0].SecondsRight != nil && *labels[0].SecondsRight < 60
+	testkit.WantEqual(t, "it is known since when the total is right", isRight, true)
+	testkit.WantEqual(t, "the total", withoutTimes(labels[0]), page.Label{
+		Name: TotalLabel, IsKnown: true, Value: "1", Nodes: []string{"a", "b"}, NodeCount: 2,
+	})
+	testkit.WantEqual(t, "the nodes' own pods are right", labels[1].SecondsRight != nil, false)
+	testkit.WantEqual(t, "the nodes' own pods", withoutTimes(labels[1]), page.Label{
+		Name: OwnPodsLabel, IsOwn: true, IsKnown: true, Nodes: []string{"a", "b", "worker"}, NodeCount: 3,
+		Wrong: []string{"worker"}, WrongCount: 1,
+	})
+}
+
+// withoutTimes returns what the page shows of a label, without what differs from run to run.
+func withoutTimes(label page.Label) page.Label {
+	label.SecondsRight = nil
+	label.SecondsSinceWrite = nil
+	return label
+}
+
+func silenceOnPage(t *testing.T, podcount Program) {
+	f := fakekube.New()
+	f.AddNode("cp", ControlPlane)
+	get := podcount.startPage(t, f)
+	f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "0" })
+	testkit.WantEqual(t, "silence of a server that answers", stateOf(t, get).Silence == nil, true)
+	f.Script(t, "watch nodes, always: drop request")
+	f.EndWatches(true)
+	f.Await(t, "the problem of one kind", func() bool { return stateOf(t, get).Kinds[1].Problem != "" })
+	testkit.WantEqual(t, "silence of a server that answers about pods", stateOf(t, get).Silence == nil, true)
+	f.Script(t, "watch pods, always: drop request")
+	f.EndWatches(true)
+	f.Await(t, "silence", func() bool { return stateOf(t, get).Silence != nil })
+	silence := stateOf(t, get).Silence
+	testkit.WantText(t, silence.Error, "watch ")
+	testkit.WantText(t, silence.Advice, "Check that the API server runs")
+	testkit.WantBetween(t, "the seconds of silence", silence.Seconds, 0, 60)
+	testkit.WantBetween(t, "the seconds until the next try", silence.SecondsUntilTry, 0, 60)
+	f.LiftFaults()
+	f.Await(t, "an answer", func() bool { return stateOf(t, get).Silence == nil })
 }
 
 func eventsPage(t *testing.T, podcount Program) {
