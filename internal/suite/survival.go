@@ -401,23 +401,25 @@ func ageOfLabels(t *testing.T, podcount Program) {
 
 // writeIsRepeated shows that a label does not wait for the backoff of its key when the server is back.
 func writeIsRepeated(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", ControlPlane)
-		f.AddPods(1)
-		p := podcount.Start(t, f)
-		testkit.Pass(time.Minute)
-		f.Script(t, "patch nodes: drop request") // so that the key fails when the server goes
-		f.AddPods(2)
-		testkit.Pass(time.Millisecond)
-		p.Net.Kill()
-		testkit.Pass(50 * time.Second) // the backoff of the key is half a minute or more now
-		p.Net.Restore()
-		restored := time.Now()
-		isWatch := func(r fakekube.Request) bool { return r.Verb == "watch" && r.At.After(restored) }
-		for len(f.Requests(isWatch)) == 0 {
-			testkit.Pass(100 * time.Millisecond)
-		}
-		testkit.Pass(2 * time.Second)
-		WantLabel(t, f, "cp", TotalLabel, "2")
-	})
+	for range 10 { // because of the jitter
+		Simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", ControlPlane)
+			f.AddPods(1)
+			p := podcount.Start(t, f)
+			testkit.Pass(time.Minute)
+			f.Script(t, "patch nodes: drop request") // so that the key fails when the server goes
+			f.AddPods(2)
+			testkit.Pass(time.Millisecond)
+			p.Net.Kill()
+			testkit.Pass(50 * time.Second) // the backoff of the key is half a minute or more now
+			p.Net.Restore()
+			restored := time.Now()
+			isWatch := func(r fakekube.Request) bool { return r.Verb == "watch" && r.At.After(restored) }
+			for len(f.Requests(isWatch)) == 0 {
+				testkit.Pass(100 * time.Millisecond)
+			}
+			testkit.Pass(time.Second)
+			WantLabel(t, f, "cp", TotalLabel, "2")
+		})
+	}
 }
