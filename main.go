@@ -575,7 +575,7 @@ type podCountController struct {
 	wrongNodesAddedAt time.Time   // only addWrongNodes uses it, and no two workers have totalKey at once
 	hasWarned         atomic.Bool // warnOfNoNode has logged its warning
 
-	total, own labelHistory // of TotalLabel and NodeLabel, for the page
+	total, own page.LabelHistory // of TotalLabel and NodeLabel
 }
 
 // totalKey stands for all nodes that show the number of all pods. It is added when that number changes.
@@ -882,7 +882,7 @@ func (p *podCountController) recordLabels(node, now *Node, fixes labelFixes, err
 			continue
 		}
 		p.endPause(label)
-		p.historyOf(label.label).noteWrite()
+		p.historyOf(label.label).Wrote()
 		p.log.Info("label written", change.Attr())
 		p.postChange(node, change)
 	}
@@ -987,64 +987,25 @@ func (p *podCountController) labels() []page.Label {
 		own.AddNode(name, !p.options.Prune, isOwnWrong)
 	}
 	isKnown := background.IsClosed(p.nodes.Synced()) && (p.options.Prune || background.IsClosed(p.pods.Synced()))
+	total.IsKnown = isKnown
+	own.IsKnown = isKnown
 	if isKnown && !p.options.Prune {
 		total.Value = strconv.Itoa(p.pods.Len())
 	}
-	p.total.describe(&total, isKnown)
-	p.own.describe(&own, isKnown)
+	p.total.Describe(&total)
+	p.own.Describe(&own)
 	if p.options.NodeLabel == "" {
 		return []page.Label{total}
 	}
 	return []page.Label{total, own}
 }
 
-// labelHistory is what happened to a label on all its nodes.
-type labelHistory struct {
-	mu         sync.Mutex // guards the fields below
-	rightSince time.Time  // when it was found right on all nodes; zero while it is wrong on one
-	writtenAt  time.Time  // when podcount last wrote it; zero if it has not
-}
-
 // historyOf returns the history of a label that podcount writes.
-func (p *podCountController) historyOf(label string) *labelHistory {
+func (p *podCountController) historyOf(label string) *page.LabelHistory {
 	if label == p.options.TotalLabel {
 		return &p.total
 	}
 	return &p.own
-}
-
-func (h *labelHistory) noteWrite() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.writtenAt = time.Now()
-}
-
-// describe adds the history to what the page shows of a label. isKnown says whether it is known what is right.
-func (h *labelHistory) describe(label *page.Label, isKnown bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	label.IsKnown = isKnown
-	isRight := isKnown && label.WrongCount == 0
-	switch {
-	case !isRight:
-		h.rightSince = time.Time{}
-	case h.rightSince.IsZero():
-		h.rightSince = time.Now()
-	}
-	if isRight && h.writtenAt.After(h.rightSince) {
-		h.rightSince = h.writtenAt // It was wrong for less than a second.
-	}
-	label.SecondsRight = secondsSince(h.rightSince)
-	label.SecondsSinceWrite = secondsSince(h.writtenAt)
-}
-
-// secondsSince returns the seconds since a time, for the page, or nil if the time is zero.
-func secondsSince(at time.Time) *float64 {
-	if at.IsZero() {
-		return nil
-	}
-	seconds := time.Since(at).Seconds()
-	return &seconds
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -2321,7 +2282,7 @@ func (m *manager) kindState(cache anyReflector) page.Kind {
 		Audits:          m.countsOf("podcount_audits_total", cache.Kind()),
 		Drift:           m.sum("podcount_cache_drift_total", cache.Kind()),
 
-		SecondsSinceHeard: secondsSince(state.LastHeard),
+		SecondsSinceHeard: page.SecondsSince(state.LastHeard),
 	}
 	if last := state.LastWatch; last != nil {
 		text := fmt.Sprintf("%s (%v)", last.Meaning, last.Err)

@@ -20,7 +20,7 @@ type State struct {
 	Waiting []string `json:"waiting"` // why /readyz does not answer 200
 	Stuck   []string `json:"stuck"`   // why /livez does not answer 200
 
-	Labels  []Label  `json:"labels"`            // what podcount keeps right: the total, then the nodes' own numbers
+	Labels  []Label  `json:"labels"`            // the total, then the nodes' own numbers; [] if pod-count is off
 	Silence *Silence `json:"silence,omitempty"` // nil while the API server answers
 
 	Kinds       []Kind       `json:"kinds"`
@@ -33,45 +33,26 @@ type State struct {
 	Namespaces []Crowd `json:"namespaces"` // the ten with the most pods
 }
 
-// Label is a label that podcount keeps right on some nodes.
+// Label is a label that podcount keeps right on some nodes. Of nodes, at most ten are named, sorted.
 type Label struct {
 	Name              string   `json:"name"`              // such as hopegi/pod-count
 	IsOwn             bool     `json:"own"`               // each node shows the number of its own pods
-	IsKnown           bool     `json:"known"`             // the first lists are complete, so it is known what is right
-	Value             string   `json:"value"`             // of all its nodes; "" if IsOwn, with -prune, or if unknown
-	Nodes             []string `json:"nodes"`             // the first ten of those that should show it, sorted
+	IsKnown           bool     `json:"known"`             // what is right is known, because the first lists are complete
+	Value             string   `json:"value"`             // what its nodes should show; "" if IsOwn, with -prune, or not known
+	Nodes             []string `json:"nodes"`             // those that should show it
 	NodeCount         int      `json:"nodeCount"`         // how many should show it
-	Wrong             []string `json:"wrong"`             // the first ten of all nodes that do not show what they should
+	Wrong             []string `json:"wrong"`             // those that do not show what they should
 	WrongCount        int      `json:"wrongCount"`        // how many do not
-	SecondsRight      *float64 `json:"secondsRight"`      // all nodes have been right for so long; nil if one is wrong
+	SecondsRight      *float64 `json:"secondsRight"`      // since all nodes are right; nil if one is wrong, or not known
 	SecondsSinceWrite *float64 `json:"secondsSinceWrite"` // nil if podcount has not written it since its start
-}
-
-// AddNode tells whether a node should show the label, and whether it is wrong there.
-func (l *Label) AddNode(name string, shows, isWrong bool) {
-	if shows {
-		l.NodeCount++
-		l.Nodes = addName(l.Nodes, name)
-	}
-	if isWrong {
-		l.WrongCount++
-		l.Wrong = addName(l.Wrong, name)
-	}
-}
-
-// addName adds a name to those that come first, of which it keeps ten.
-func addName(first []string, name string) []string {
-	at, _ := slices.BinarySearch(first, name)
-	first = slices.Insert(first, at, name)
-	return first[:min(len(first), 10)]
 }
 
 // Silence says that the API server does not answer.
 type Silence struct {
-	Seconds         float64 `json:"seconds"`         // since podcount last knew the state of the cluster
-	SecondsUntilTry float64 `json:"secondsUntilTry"` // 0 while podcount tries
-	Error           string  `json:"error"`
-	Advice          string  `json:"advice"`
+	Seconds         float64 `json:"seconds"`         // since podcount last knew the cluster's state
+	SecondsUntilTry float64 `json:"secondsUntilTry"` // until the next request; 0 while one runs
+	Error           string  `json:"error"`           // of the last request
+	Advice          string  `json:"advice"`          // what to do
 }
 
 // Kind is the state of the reflector of one kind.
