@@ -976,8 +976,8 @@ func (p *podCountController) postChange(node *Node, change logging.Change) {
 
 // labels describes the labels, for the page. The manager calls it once a second.
 func (p *podCountController) labels() []page.Label {
-	total := page.Label{Name: p.options.TotalLabel}
-	own := page.Label{Name: p.options.NodeLabel, IsOwn: true}
+	total := page.Label{Name: p.options.TotalLabel, Nodes: []string{}, Wrong: []string{}}
+	own := page.Label{Name: p.options.NodeLabel, IsOwn: true, Nodes: []string{}, Wrong: []string{}}
 	for _, node := range p.nodes.All() {
 		name := node.Key().Name
 		fixes := p.findFixes(node)
