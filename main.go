@@ -251,6 +251,7 @@ func newClient(o *options.Options, cfg *kubeconfig.Config, dial kube.Dialer, tel
 				Type:  e.Method,
 				Text:  e.URI,
 				Code:  e.Status,
+				Error: e.Error,
 				Took:  took,
 			})
 		},

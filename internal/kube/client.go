@@ -71,6 +71,7 @@ type Exchange struct {
 	Host   string // the server's host, with the port if its address has one
 	Status string // of the answer, such as "200 OK"; "<error>" if there was none; "<invalid>" if HTTP has no such code
 	Code   string // the first word of Status
+	Error  string // why there was no answer; "" if there was one
 	Start  time.Time
 }
 
@@ -184,11 +185,12 @@ func (c *Client) exchange(ctx context.Context, r Request, cred *kubeconfig.Crede
 	}
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
-		c.observe(req, "<error>", start)
-		return nil, c.withoutAnswer(ctx, err)
+		err = c.withoutAnswer(ctx, err)
+		c.observe(req, "<error>", err.Error(), start)
+		return nil, err
 	}
 	resp.Body = &answerBody{resp.Body, ctx}
-	c.observe(req, describeCode(resp.StatusCode), start)
+	c.observe(req, describeCode(resp.StatusCode), "", start)
 	if resp.StatusCode/100 != 2 {
 		refusal := readStatus(resp, r.call())
 		refusal.tried = cred.Tried
@@ -198,7 +200,7 @@ func (c *Client) exchange(ctx context.Context, r Request, cred *kubeconfig.Crede
 }
 
 // observe passes an exchange to the observer.
-func (c *Client) observe(req *http.Request, status string, start time.Time) {
+func (c *Client) observe(req *http.Request, status, problem string, start time.Time) {
 	if c.options.Observe == nil {
 		return
 	}
@@ -209,6 +211,7 @@ func (c *Client) observe(req *http.Request, status string, start time.Time) {
 		Host:   req.URL.Host,
 		Status: status,
 		Code:   code,
+		Error:  problem,
 		Start:  start,
 	})
 }

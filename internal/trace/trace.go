@@ -62,6 +62,7 @@ type Step struct {
 	Version string        `json:"rv,omitempty"`    // the resourceVersion
 	Text    string        `json:"text,omitempty"`  // for people: a path, an error, a line of the log
 	Code    string        `json:"code,omitempty"`  // the HTTP status of an answer
+	Error   string        `json:"error,omitempty"` // why a request has no answer
 	Wait    time.Duration `json:"wait,omitempty"`  // how long the key waits, in nanoseconds
 	Took    time.Duration `json:"took,omitempty"`  // how long the step took, in nanoseconds
 	Count   int           `json:"count,omitempty"` // of objects, ready keys or failures, as the point says
@@ -168,7 +169,13 @@ func (t *Trace) emit(pc uintptr, build func() Step) {
 func (s *Step) limit() {
 	s.Size = cmp.Or(s.Size, len(s.Bytes))
 	s.Bytes = bytes.Clone(s.Bytes[:min(len(s.Bytes), ByteLimit)])
-	s.Text = strings.ToValidUTF8(strings.Clone(s.Text[:min(len(s.Text), ByteLimit)]), "")
+	s.Text = limited(s.Text)
+	s.Error = limited(s.Error)
+}
+
+// limited returns a copy of the first bytes of a text.
+func limited(text string) string {
+	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), ByteLimit)]), "")
 }
 
 // callerOf returns the program counter of a calling function. 0 is callerOf itself, and 1 its caller.

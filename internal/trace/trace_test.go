@@ -159,11 +159,13 @@ func TestStepIsBuiltOnceForAllListeners(t *testing.T) {
 	built := 0
 	tr.EmitBuilt(0, func() Step {
 		built++
-		return Step{Text: strings.Repeat("x", ByteLimit+1)}
+		return Step{Text: strings.Repeat("x", ByteLimit+1), Error: strings.Repeat("x", ByteLimit+1)}
 	})
 	testkit.WantNumber(t, "steps that were built", built, 1)
 	testkit.WantEqual(t, "the second one's step", second()[0], first()[0])
-	testkit.WantNumber(t, "the length of its text", len(second()[0].Text), ByteLimit)
+	step := second()[0]
+	testkit.WantNumber(t, "the length of its text", len(step.Text), ByteLimit)
+	testkit.WantNumber(t, "the length of its error", len(step.Error), ByteLimit)
 }
 
 func TestStepIsShortJSON(t *testing.T) {
