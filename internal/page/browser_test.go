@@ -26,6 +26,10 @@ func TestPageInChromium(t *testing.T) {
 	t.Run("other parts", func(t *testing.T) {
 		t.Run("a restart of podcount is shown", func(t *testing.T) { testRestart(t, chromium) })
 		t.Run("what a controller waits for is shown", func(t *testing.T) { testWaitsAreShown(t, chromium) })
+		t.Run("the labels come first", func(t *testing.T) { testLabelsComeFirst(t, chromium) })
+		t.Run("an outage is said once", func(t *testing.T) { testOutageIsSaidOnce(t, chromium) })
+		t.Run("pods come before nodes", func(t *testing.T) { testOrderOfKinds(t, chromium) })
+		t.Run("the numbers follow the slider", func(t *testing.T) { testNumbersFollowTheSlider(t, chromium) })
 		t.Run("the cause of a change is the patch", func(t *testing.T) { testCauseOfChange(t, chromium) })
 		t.Run("a key is in one box", func(t *testing.T) { testKeyIsInOneBox(t, chromium) })
 		t.Run("a step without a text ends nothing", func(t *testing.T) { testEmptyText(t, chromium) })
@@ -132,6 +136,113 @@ func testWaitsAreShown(t *testing.T, chromium *browser.Browser) {
 		})()`, test.controller))
 		testkit.WantText(t, shown.(string), test.want)
 	}
+	tab.WantQuiet(server.url)
+}
+
+// emitState shows a state of which only these members are not empty, and returns what the cluster's view then says.
+func emitState(tab *browser.Tab, members string) string {
+	return tab.Eval(fmt.Sprintf(`page.emit("state", {writes: {}, events: {}, started: new Date(), upSeconds: 1, %s}),
+		document.querySelector("#cluster").innerText`, members)).(string)
+}
+
+// testLabelsComeFirst gives the page states of the labels, and reads at once what it shows.
+func testLabelsComeFirst(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	server := show(t, newProgram(wellState()), "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{})
+	openView(tab, server.url, "cluster")
+	const (
+		total = `name: "hopegi/pod-count", known: true, value: "605", nodes: ["cp-1"], nodeCount: 1, wrong: [],
+			wrongCount: 0, secondsRight: 12, secondsSinceWrite: 13`
+		isWrong = `wrong: ["cp-1"], wrongCount: 1, secondsRight: null`
+		own     = `name: "hopegi/pods", own: true, known: true, nodes: [], nodeCount: 600, wrong: [], wrongCount: 0,
+			secondsRight: 1, secondsSinceWrite: null`
+		fails = `controllers: [{name: "pod-count", begun: true, failingCount: 1, failing: [{key: "cp-1",
+			error: "PATCH nodes/cp-1: 403 Forbidden", advice: "Grant patch on nodes."}]}]`
+	)
+	for _, test := range []struct {
+		label, members string
+		want           []string
+	}{
+		{total, "", []string{"hopegi/pod-count = 605\n", "on cp-1\n", "right for 12 s · written 13 s ago"}},
+		{total + `, nodes: ["cp-1", "cp-2", "cp-3"], nodeCount: 5`, "", []string{"on cp-1, cp-2 and 3 more nodes"}},
+		{total + `, nodes: ["cp-1", "cp-2", "cp-3"], nodeCount: 3`, "", []string{"on cp-1, cp-2 and cp-3"}},
+		{total + `, nodes: [], nodeCount: 0`, "", []string{"on no node", "-total-nodes '' chooses all"}},
+		{total + `, known: false, value: ""`, "", []string{"hopegi/pod-count\n", "Not known yet"}},
+		{total + "," + isWrong, "", []string{"wrong on cp-1, being written"}},
+		{total + "," + isWrong, fails, []string{"The label of cp-1 could not be written",
+			"PATCH nodes/cp-1: 403 Forbidden. Grant patch on nodes.", "wrong on cp-1 · written"}},
+		{total + "," + isWrong, `mode: "dry run"`, []string{"hopegi/pod-count would be 605", "a dry run writes nothing"}},
+		{total + "," + isWrong, `mode: "prune"`, []string{"hopegi/pod-count is removed", "still on cp-1"}},
+		{total + ", secondsSinceWrite: null", `lease: {ours: false, known: true, holder: "podcount-b"}`,
+			[]string{"right for 12 s · podcount-b leads, and writes it"}},
+		{own, "", []string{"hopegi/pods: right on all 600 nodes"}},
+		{own + `, wrong: ["w-1", "w-2", "w-3"], wrongCount: 3, secondsRight: null`, "",
+			[]string{"hopegi/pods: wrong on 3 of 600 nodes", "wrong on w-1, w-2 and w-3, being written"}},
+	} {
+		testkit.WantText(t, emitState(tab, fmt.Sprintf("labels: [{%s}], %s", test.label, test.members)), test.want...)
+	}
+	tab.Await("the title", `document.title === "… hopegi/pods: wrong on 3 of 600 nodes · podcount"`)
+	tab.WantQuiet(server.url)
+}
+
+func testOutageIsSaidOnce(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	server := show(t, newProgram(wellState()), "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{})
+	openView(tab, server.url, "cluster")
+	const outage = `labels: [{name: "pods", known: true, value: "7", nodes: ["cp-1"], nodeCount: 1,
+			wrong: ["cp-1"], wrongCount: 1, secondsRight: null, secondsSinceWrite: 55}],
+		silence: {seconds: 40.2, secondsUntilTry: 6.3, error: "connection refused", advice: "Start it."},
+		kinds: ["Pod", "Node"].map((name) => ({name, ready: true, objects: 7, problem: "list " + name + " fails"}))`
+	text := emitState(tab, outage)
+	testkit.WantText(t, text, "The API server has not answered for 40 s; the label is that old. Next try in 7 s.",
+		"connection refused. Start it.", "pods = 7", "last known 40 s ago · written 55 s ago")
+	for _, hidden := range []string{"list Pod fails", "being written"} {
+		if strings.Contains(text, hidden) {
+			t.Errorf("the page says %q beside the outage", hidden)
+		}
+	}
+	tab.Eval(`document.querySelector("#more").open = true`)
+	testkit.WantText(t, emitState(tab, outage), "Lists or watches of Node fail", "list Pod fails")
+	text = emitState(tab, `labels: [], kinds: [{name: "Count", problem: "GET counts: 403 Forbidden"}]`)
+	testkit.WantText(t, text, "Lists or watches of Count fail", "GET counts: 403 Forbidden")
+	tab.WantQuiet(server.url)
+}
+
+func testOrderOfKinds(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	server := show(t, newProgram(wellState()), "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{})
+	openView(tab, server.url, "cluster")
+	text := emitState(tab, `waiting: ["Count (it is not known …)", "Node", "Pod"],
+		kinds: ["Count", "Node", "Pod"].map((name) => ({name, objects: 7, problem: "it is refused"}))`)
+	testkit.WantText(t, text, "Waiting: Pod, Node, Count (it")
+	_, cards, _ := strings.Cut(text, "What it watches")
+	if pods := strings.Index(cards, "Pod"); pods < 0 || pods > strings.Index(cards, "Node") {
+		t.Errorf("the cards are not in order: %s", cards)
+	}
+	tab.WantQuiet(server.url)
+}
+
+func testNumbersFollowTheSlider(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	server := show(t, newProgram(wellState()), "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{})
+	openView(tab, server.url, "cluster")
+	text := tab.Eval(`(() => {
+		const last = Date.parse("2000-01-01T00:10:00Z");
+		page.emit("samples", Array.from({length: 601}, (_, i) => (
+			{at: new Date(last + (i - 600) * 1000), pods: i < 300 ? 33 : 36, events: 1, writes: 0})));
+		const slider = document.querySelector("#moment");
+		const before = document.querySelector("#lines").innerText;
+		slider.value = -400;
+		slider.dispatchEvent(new Event("input"));
+		return [before, document.querySelector("#lines").innerText].join("; then ");
+	})()`).(string)
+	before, after, _ := strings.Cut(text, "; then ")
+	testkit.WantText(t, before, "36 in the cache, now", "1 a second, now")
+	testkit.WantText(t, after, "33 in the cache, at ", ":03:20", "1 a second, at ")
 	tab.WantQuiet(server.url)
 }
 
@@ -290,7 +401,7 @@ func testNamesOnTheCluster(t *testing.T, chromium *browser.Browser) {
 	server := show(t, newProgram(badState()), "127.0.0.1:0")
 	tab := chromium.NewTab(t, browser.Options{})
 	openView(tab, server.url, "cluster")
-	tab.Await("the names", fmt.Sprintf(`["#crowds", "#failing", "#kinds"].every((id) => {
+	tab.Await("the names", fmt.Sprintf(`["#labels", "#crowds", "#failing", "#kinds"].every((id) => {
 		const text = document.querySelector(id).textContent;
 		return text.includes(%q) && text.includes(%q);
 	})`, markup, longName))
@@ -340,6 +451,10 @@ func testLook(t *testing.T, tab *browser.Tab) {
 	p.change(func(s *State) { *s = badState() })
 	tab.Await("the bad state", `document.querySelector("#cluster").textContent.includes("hacked")`)
 	checkLook(t, tab, "the cluster of a program that does badly")
+	p.change(func(s *State) { s.Silence = &Silence{Seconds: 90, Error: longName, Advice: markup} })
+	tab.Await("the outage", `!document.querySelector("#more").hidden`)
+	tab.Click("#more summary")
+	checkLook(t, tab, "the cluster in an outage")
 	tab.WantQuiet(server.url)
 }
 

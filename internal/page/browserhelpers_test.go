@@ -3,11 +3,13 @@ package page
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,7 +20,8 @@ import (
 
 // program stands for a podcount that a page shows. A test changes its state as it likes.
 type program struct {
-	trace *trace.Trace
+	trace      *trace.Trace
+	playground *playground // nil if there is none
 
 	mu    sync.Mutex // guards state
 	state State
@@ -46,6 +49,41 @@ func (p *program) sample() Sample {
 	return Sample{Pods: p.read().Kinds[0].Objects, Events: 3, Writes: 1}
 }
 
+// playground stands for a playground in front of a podcount.
+type playground struct {
+	buttons string       // JSON
+	refusal string       // why a press is refused; "" accepts it
+	presses atomic.Int64 // requests that were accepted or refused
+	reports chan string  // JSON, to be sent to the page
+}
+
+// passOn returns a handler that serves the buttons, and passes on everything else.
+func (g *playground) passOn(page http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", page)
+	mux.HandleFunc("GET /playground", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, g.buttons) })
+	mux.HandleFunc("POST /playground/{name}", func(w http.ResponseWriter, _ *http.Request) {
+		g.presses.Add(1)
+		if g.refusal != "" {
+			w.WriteHeader(http.StatusConflict)
+		}
+		fmt.Fprintf(w, `{"run": 1, "error": %q}`, g.refusal)
+	})
+	mux.HandleFunc("GET /playground/events", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for {
+			http.NewResponseController(w).Flush()
+			select {
+			case report := <-g.reports:
+				fmt.Fprintf(w, "event: report\ndata: %s\n\n", report)
+			case <-r.Context().Done():
+				return
+			}
+		}
+	})
+	return mux
+}
+
 // shown is a page that is served on a port of this machine.
 type shown struct {
 	url  string
@@ -68,7 +106,11 @@ func show(t *testing.T, p *program, address string) *shown {
 		Log:     slog.New(slog.NewTextHandler(new(testkit.Buffer), nil)),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
-	server := &http.Server{Handler: page.Handler()}
+	handler := page.Handler()
+	if p.playground != nil {
+		handler = p.playground.passOn(handler)
+	}
+	server := &http.Server{Handler: handler}
 	var running sync.WaitGroup
 	running.Go(func() { page.Run(ctx) })
 	running.Go(func() { server.Serve(listener) })
@@ -151,6 +193,11 @@ func badState() State {
 	now := time.Now()
 	s.Host = longName
 	s.Mode = "dry run"
+	s.Labels = []Label{
+		{Name: longName, IsKnown: true, Value: markup, Nodes: []string{longName}, NodeCount: 1, Wrong: []string{markup},
+			WrongCount: 1},
+		{Name: markup, IsOwn: true},
+	}
 	s.Waiting = []string{"Node " + markup}
 	s.Stuck = []string{"the watch of Pod " + longName}
 	s.Kinds[0].SecondsSinceHeard = seconds(200)
