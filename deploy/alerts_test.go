@@ -85,6 +85,35 @@ func TestEachAlertSaysWhatIsWrongAndWhatToDo(t *testing.T) {
 	}
 }
 
+// Prometheus computes an increase of 3 as 3.05.
+func TestEachAlertRoundsItsNumber(t *testing.T) {
+	rounded := []string{`{{ printf "%.0f" $value }}`, "{{ $value | humanizeDuration }}"}
+	for _, a := range parseAlerts(t, alertRules(t)) {
+		text := strings.Join(strings.Fields(a.text), " ")
+		for _, form := range rounded {
+			text = strings.ReplaceAll(text, form, "")
+		}
+		if strings.Contains(text, "$value") {
+			t.Errorf("%s has a $value in another form than %q", a.name, rounded)
+		}
+	}
+}
+
+// An alert about all replicas together, or about none, has no pod to name.
+func TestEachAlertAboutOnePodNamesIt(t *testing.T) {
+	for _, a := range parseAlerts(t, alertRules(t)) {
+		isAboutOne := !strings.Contains(a.expr, "by (namespace, job, name)") && !strings.Contains(a.expr, "absent(")
+		want := 0
+		if isAboutOne {
+			want = 2 // the summary and the description
+		}
+		text := strings.Join(strings.Fields(a.text), " ")
+		_, text, _ = strings.Cut(text, "annotations:")
+		got := strings.Count(text, "{{ or $labels.pod $labels.instance }}")
+		testkit.WantNumber(t, a.name+": names of the pod", got, want)
+	}
+}
+
 func TestEachAlertHasACaseThatFiresAndOneThatDoesNot(t *testing.T) {
 	cases, err := os.ReadFile("testdata/alerts_test.yaml")
 	if err != nil {
