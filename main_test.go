@@ -662,6 +662,7 @@ func TestGaugesOfMissingThingsAreAbsent(t *testing.T) {
 		}
 		ofCounts := []string{
 			`podcount_cache_objects{kind="Count"}`, `podcount_watch_age_seconds{kind="Count"}`,
+			`podcount_cache_synced{kind="Count"}`,
 		}
 		ofQueue := func(name string) []string {
 			return []string{
@@ -680,10 +681,12 @@ func TestGaugesOfMissingThingsAreAbsent(t *testing.T) {
 		wantGauges("before the lists", false, "podcount_pods", `podcount_cache_objects{kind="Pod"}`)
 		wantGauges("before the lists", false, ofQueue("pod-count")...)
 		wantGauges("before anything was heard", false, `podcount_watch_age_seconds{kind="Pod"}`)
+		testkit.WantText(t, metrics(), `podcount_cache_synced{kind="Pod"} 0`+"\n", `podcount_cache_synced{kind="Node"} 1`+"\n")
 		testkit.Pass(time.Minute)
 		wantGauges("at work", true, "podcount_pods", `podcount_cache_objects{kind="Pod"}`,
 			`podcount_watch_age_seconds{kind="Pod"}`)
 		wantGauges("at work", true, ofQueue("pod-count")...)
+		testkit.WantText(t, metrics(), `podcount_cache_synced{kind="Pod"} 1`+"\n")
 		wantGauges("without a CRD", false, ofCounts...)
 		wantGauges("without a CRD", false, ofQueue("count")...)
 		f.InstallCRD(&fakekube.CRD{HasStatus: true})

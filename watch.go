@@ -1903,9 +1903,15 @@ func (r *Reflector[T]) SetGauges() {
 	} else {
 		r.metrics.Set(time.Since(state.LastHeard).Seconds(), "podcount_watch_age_seconds", r.kind.Name)
 	}
-	if r.isAbsent() || !background.IsClosed(r.synced) {
+	switch {
+	case r.isAbsent():
+		r.metrics.Remove("podcount_cache_synced", r.kind.Name)
 		r.metrics.Remove("podcount_cache_objects", r.kind.Name)
-	} else {
+	case !background.IsClosed(r.synced):
+		r.metrics.Set(0, "podcount_cache_synced", r.kind.Name)
+		r.metrics.Remove("podcount_cache_objects", r.kind.Name)
+	default:
+		r.metrics.Set(1, "podcount_cache_synced", r.kind.Name)
 		r.metrics.Set(float64(state.Objects), "podcount_cache_objects", r.kind.Name)
 	}
 }

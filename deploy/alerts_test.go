@@ -399,6 +399,7 @@ tests:
   - {series: 'podcount_build_info{%[2]s}', values: 1x60}
   - {series: 'up{%[2]s}', values: 0x60}
   - {series: 'podcount_watch_age_seconds{%[2]s, kind="Pod"}', values: 999x60}
+  - {series: 'podcount_cache_synced{%[2]s, kind="Pod"}', values: 0x60}
   - {series: 'leader_election_master_status{%[2]s, name="podcount"}', values: 0x60}
   - {series: 'workqueue_depth{%[2]s, name="count"}', values: 9x60}
   - {series: 'podcount_label_patches_total{%[2]s, result="failed"}', values: 0+9x60}
@@ -409,7 +410,7 @@ tests:
 	rows := []struct{ namespace, pod, firing string }{
 		{"kube-system", "podcount-a-1-b", ""},
 		{"other", "podcount-1-b", ""},
-		{"kube-system", "podcount-1-b", "{labels: '{}', value: 6}"},
+		{"kube-system", "podcount-1-b", "{labels: '{}', value: 7}"},
 	}
 	for _, row := range rows {
 		t.Run(row.namespace+" "+row.pod, func(t *testing.T) {

@@ -16,6 +16,12 @@ var table = []Metric{
 		Help:   "Objects in the cache, by kind.",
 	},
 	{
+		Name:   "podcount_cache_synced",
+		Type:   Gauge,
+		Labels: []string{"kind"},
+		Help:   "1 if the first list of this kind is complete, else 0.",
+	},
+	{
 		Name:   "podcount_watch_age_seconds",
 		Type:   Gauge,
 		Labels: []string{"kind"},
