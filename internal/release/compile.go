@@ -5,13 +5,15 @@ import (
 	"cmp"
 	"context"
 	"debug/buildinfo"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -121,28 +123,23 @@ func goCommand(dir string, args ...string) *exec.Cmd {
 	return command
 }
 
-// compiler builds podcount from a tree, with the tree's own source in it.
+// compiler builds podcount from the source that the binary will carry.
+//
+// Without git, the go command gives a version only to a module that another one requires. So the source lies in the
+// vendor folder of an empty module, whose go.mod requires podcount in the version of the tree. Then go version -m and
+// scanners of binaries show that version, whether git is on this machine or not, and whatever tags it knows.
 type compiler struct {
 	tree    tree
 	fips    string // the value of GOFIPS140
 	source  []byte // what podcount -source will write, compressed
-	scratch string // a folder that close removes
-	overlay string // a file that has go build read the packed source: see go help build
+	scratch string // the folder of the empty module, which close removes
+	dir     string // the folder of podcount in it, where go build runs
 }
 
 // newCompiler packs the source. The caller must call close in the end.
 func newCompiler(t tree, fips string) (*compiler, error) {
 	if fips == "" {
 		fips = "off"
-	}
-	// The overlay must name a file as the go command does, which resolves a symbolic link in TMPDIR.
-	dir, err := filepath.EvalSymlinks(t.dir)
-	if err != nil {
-		return nil, err
-	}
-	t.dir, err = filepath.Abs(dir)
-	if err != nil {
-		return nil, err
 	}
 	if err := checkGoVersion(t.dir); err != nil {
 		return nil, err
@@ -164,9 +161,9 @@ func newCompiler(t tree, fips string) (*compiler, error) {
 		fips:    fips,
 		source:  source,
 		scratch: scratch,
-		overlay: filepath.Join(scratch, "overlay.json"),
+		dir:     filepath.Join(scratch, "vendor", "podcount"),
 	}
-	if err := c.writeOverlay(); err != nil {
+	if err := c.unpackSource(); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
 	return c, nil
@@ -187,18 +184,39 @@ func checkGoVersion(dir string) error {
 	return nil
 }
 
-// writeOverlay writes the source into the scratch folder, and the file that puts it in the place of the empty one.
-func (c *compiler) writeOverlay() error {
-	packed := filepath.Join(c.scratch, "source.tar.gz")
-	if err := os.WriteFile(packed, c.source, 0o644); err != nil {
-		return err
-	}
-	replaced := filepath.Join(c.tree.dir, "internal", "build", "source.tar.gz")
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {replaced: packed}})
+// goLine matches the line of go.mod that names the version of the language.
+var goLine = regexp.MustCompile(`(?m)^go [0-9.]+$`)
+
+// unpackSource writes the empty module, and podcount into its vendor folder. The go command knows which packages are
+// there from modules.txt, as go mod vendor writes it.
+func (c *compiler) unpackSource() error {
+	packed, err := readSource(c.source)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(c.overlay, overlay, 0o644)
+	files := map[string][]byte{}
+	packages := map[string]bool{}
+	for name, contents := range packed {
+		_, name, _ := strings.Cut(name, "/") // without the folder podcount-VERSION
+		files["vendor/podcount/"+name] = contents
+		if path.Ext(name) == ".go" {
+			packages[path.Join("podcount", path.Dir(name))] = true
+		}
+	}
+	const goMod = "vendor/podcount/go.mod"
+	language := goLine.FindString(string(files[goMod]))
+	delete(files, goMod) // It would make a module of its own of the folder.
+	files["vendor/podcount/internal/build/source.tar.gz"] = c.source
+	version := c.tree.moduleVersion()
+	files["go.mod"] = fmt.Appendf(nil, "module build\n%s\nrequire podcount %s\n", language, version)
+	files["vendor/modules.txt"] = fmt.Appendf(nil, "# podcount %s\n## explicit; %s\n%s\n",
+		version, language, strings.Join(slices.Sorted(maps.Keys(packages)), "\n"))
+	for name, contents := range files {
+		if err := writeFile(filepath.Join(c.scratch, filepath.FromSlash(name)), contents); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (c *compiler) close() error { return os.RemoveAll(c.scratch) }
@@ -212,9 +230,9 @@ func (c *compiler) compile(ctx context.Context, p platform, output string) error
 	args := slices.Concat(
 		[]string{"build"},
 		buildFlags,
-		[]string{"-overlay", c.overlay, "-ldflags", linkerFlags(c.tree), "-o", output, "."},
+		[]string{"-ldflags", linkerFlags(c.tree), "-o", output, "."},
 	)
-	command := goCommand(c.tree.dir, args...)
+	command := goCommand(c.dir, args...)
 	command.Env = append(command.Env, "GOOS="+p.os, "GOARCH="+p.arch, "GOFIPS140="+c.fips, "GOTMPDIR="+c.scratch)
 	command.Stdout = os.Stdout
 	command.Stderr = os.Stderr
@@ -267,7 +285,7 @@ func (c *compiler) compileAll(ctx context.Context, platforms []platform, stdout 
 	return programs, nil
 }
 
-// check returns an error if a binary has a module besides podcount, or does not have its own source.
+// check returns an error if a binary has a module besides podcount, or does not have its own source and version.
 func (c *compiler) check(name string) error {
 	binary, err := os.ReadFile(name)
 	if err != nil {
@@ -281,7 +299,10 @@ func (c *compiler) check(name string) error {
 		return fmt.Errorf("it has the module %s, but podcount must have no dependency", info.Deps[0].Path)
 	}
 	if !bytes.Contains(binary, c.source) {
-		return errors.New("it does not have its source: the go command did not use the overlay")
+		return errors.New("it does not have its source")
+	}
+	if want := c.tree.moduleVersion(); info.Main.Version != want {
+		return fmt.Errorf("its module has the version %s, not %s", info.Main.Version, want)
 	}
 	return nil
 }

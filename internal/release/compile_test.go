@@ -1,10 +1,15 @@
 package main
 
 import (
+	"bytes"
+	"debug/buildinfo"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"podcount/internal/testkit"
 )
@@ -44,16 +49,64 @@ func TestBinariesOfWindowsHaveItsEnding(t *testing.T) {
 	testkit.WantEqual(t, "Windows", platform{"windows", "arm64"}.binaryName("v1"), "podcount-v1-windows-arm64.exe")
 }
 
-func TestBinaryWithoutItsSourceIsRefused(t *testing.T) {
+// smallProgram is a tree with the files that compiler needs, whose program prints a word.
+func smallProgram(t *testing.T, version string) tree {
+	t.Helper()
+	return tree{version: version, commit: testCommit, time: time.Unix(1700000000, 0), dir: folderWith(t,
+		"LICENSE", "", "Makefile", "", "README.md", "", "deploy/Dockerfile", "", stampName, "",
+		"go.mod", "module podcount\n\ngo 1.25\n",
+		"main.go", "package main\n\nimport \"podcount/internal/build\"\n\nfunc main() { println(len(build.Source)) }\n",
+		"internal/build/build.go",
+		"package build\n\nimport _ \"embed\"\n\n//go:embed source.tar.gz\nvar Source string\n",
+		"internal/build/source.tar.gz", "",
+		"internal/release/main.go", "package main\n\nfunc main() {}\n",
+	)}
+}
+
+func TestBinaryHasTheVersionAndTheSourceOfItsTree(t *testing.T) {
+	for version, want := range map[string]string{
+		"v1.1.0":       "v1.1.0",
+		"0123456789ab": "v0.0.0-20231114221320-0123456789ab",
+	} {
+		var binaries [2][]byte // from two folders
+		for i := range binaries {
+			c, err := newCompiler(smallProgram(t, version), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.close()
+			output := filepath.Join(t.TempDir(), "podcount")
+			if err := c.compile(t.Context(), platform{runtime.GOOS, runtime.GOARCH}, output); err != nil {
+				t.Fatal(err)
+			}
+			binaries[i], err = os.ReadFile(output)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !bytes.Equal(binaries[0], binaries[1]) {
+			t.Errorf("version %s: another folder gives other bytes", version)
+		}
+		info, err := buildinfo.Read(bytes.NewReader(binaries[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.WantEqual(t, "the module", info.Main.Path, "podcount")
+		testkit.WantEqual(t, "its version", info.Main.Version, want)
+	}
+}
+
+func TestBinaryWithoutItsSourceOrItsVersionIsRefused(t *testing.T) {
 	binary, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := compiler{source: []byte("a source " + strings.Repeat("that no binary has ", 3) + t.Name() + t.TempDir())}
+	c := compiler{
+		tree:   thisTree,
+		source: []byte("a source " + strings.Repeat("that no binary has ", 3) + t.Name() + t.TempDir()),
+	}
 	testkit.WantError(t, "the binary of this test", c.check(binary), "it does not have its source")
 	c.source = nil
-	if err := c.check(binary); err != nil {
-		t.Error(err)
-	}
+	testkit.WantError(t, "the binary of this test", c.check(binary), "its module has the version ")
 	testkit.WantError(t, "no binary", c.check("compile_test.go"), "unrecognized file format")
 }

@@ -65,6 +65,32 @@ var isVersion = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._-]{0,119}$`)
 // by SHA-256 sums.
 var isCommitOrDirty = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?(-dirty)?$`)
 
+// isModuleVersion matches what Go takes for the version of a module.
+var isModuleVersion = regexp.MustCompile(`^(v` + number + `)(\.` + number + `){2}(-` + word + `(\.` + word + `)*)?$`)
+
+// word matches a part of a version after the hyphen. If it is a number, it has no zero before it.
+const word = `(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)`
+
+// moduleVersion returns the version as Go names it. If the tree's version has not the form that Go demands, as without a
+// tag, it is made of the commit, as in https://go.dev/ref/mod#pseudo-versions.
+func (t tree) moduleVersion() string {
+	matched := isModuleVersion.FindStringSubmatch(t.version)
+	switch {
+	case matched == nil && t.whyUnknown != nil:
+		return "v0.0.0-dev"
+	case matched == nil:
+		commit, dirty, isDirty := strings.Cut(t.commit, "-")
+		version := "v0.0.0-" + t.time.UTC().Format("20060102150405") + "-" + commit[:12]
+		if isDirty {
+			version += "-" + dirty
+		}
+		return version
+	case matched[1] != "v0" && matched[1] != "v1":
+		return t.version + "+incompatible" // From v2 on, Go wants the major version in the module's name, too.
+	}
+	return t.version
+}
+
 // askGit sets what git knows.
 func (t *tree) askGit() error {
 	head, err := t.git("-c", "log.showSignature=false", "log", "-1", "--format=%H %ct")

@@ -91,6 +91,32 @@ func TestVersionsThatNoFileOrTagCanHaveAreRefused(t *testing.T) {
 	testkit.WantError(t, "a tag with a slash", err, `"release/v1" cannot be a version: give one as in VERSION=v1.1.0`)
 }
 
+func TestModuleHasTheVersionOfTheTreeInTheFormOfGo(t *testing.T) {
+	const ofCommit = "v0.0.0-20231114221320-0123456789ab"
+	rows := []struct{ version, commit, want string }{
+		{"v1.1.0", testCommit, "v1.1.0"},
+		{"v0.0.1-rc.1", testCommit, "v0.0.1-rc.1"},
+		{"v1.1.0-3-g0123456789ab-dirty", testCommit + "-dirty", "v1.1.0-3-g0123456789ab-dirty"},
+		{"v2.0.0", testCommit, "v2.0.0+incompatible"},
+		{"v10.0.0-x", testCommit, "v10.0.0-x+incompatible"},
+		{"0123456789ab", testCommit, ofCommit},
+		{"0123456789ab-dirty", testCommit + "-dirty", ofCommit + "-dirty"},
+		{"1.1.0", testCommit, ofCommit},
+		{"v1.1", testCommit, ofCommit},
+		{"v1.1.0-01", testCommit, ofCommit}, // Go allows no zero before a number.
+		{"v1.1.0-a..b", testCommit, ofCommit},
+		{"v1.1.0-a_b", testCommit, ofCommit},
+	}
+	for _, row := range rows {
+		named := tree{version: row.version, commit: row.commit, time: time.Unix(1700000000, 0)}
+		testkit.WantEqual(t, row.version, named.moduleVersion(), row.want)
+	}
+	unknown := tree{version: "dev", commit: "unknown", whyUnknown: errors.New("no git")}
+	testkit.WantEqual(t, "an unknown commit", unknown.moduleVersion(), "v0.0.0-dev")
+	unknown.version = "v1.1.0"
+	testkit.WantEqual(t, "an unknown commit of a version", unknown.moduleVersion(), "v1.1.0")
+}
+
 func TestVariablesOfGitDoNotLeadToAnotherRepository(t *testing.T) {
 	repository := gitRepository(t, "main.go", "package main")
 	other := gitRepository(t, "main.go", "package other")
