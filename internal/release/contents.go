@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"time"
 )
 
 // isRelease matches the version of a release, as in https://semver.org. The names of its files must fit into a tar, so
@@ -26,7 +27,7 @@ var isFIPS = regexp.MustCompile(`^(off|v[0-9]+\.[0-9]+\.[0-9]+)$`)
 
 // checkRelease returns an error if a release should not be made of this tree, which is as committed has returned it.
 func checkRelease(t tree) error {
-	if !isRelease.MatchString(t.version) {
+	if !isRelease.MatchString(t.version) || !isModuleVersion.MatchString(t.version) {
 		return fmt.Errorf("%s is not the version of a release: give one, as in make release VERSION=v1.1.0", t.version)
 	}
 	if !isCommit.MatchString(t.commit) {
@@ -36,7 +37,37 @@ func checkRelease(t tree) error {
 		return fmt.Errorf("this Go calls itself %q: make releases with Go from https://go.dev/dl/, "+
 			"because others must be able to install the same one", runtime.Version())
 	}
-	return checkWhole(t)
+	if err := checkWhole(t); err != nil {
+		return err
+	}
+	return checkChanges(t)
+}
+
+// newestChanges matches the first heading in CHANGELOG.md that is about a version.
+var newestChanges = regexp.MustCompile(`(?m)^## (.*?)\r?$`)
+
+// checkChanges returns an error unless CHANGELOG.md begins with the version, and the day of its release. It is the commit
+// that must say so, because the source in the release is that of the commit. A version with a hyphen, such as v1.2.0-rc.1
+// or a site's own v1.1.0-site.1, needs no heading.
+func checkChanges(t tree) error {
+	if strings.Contains(t.version, "-") {
+		return nil
+	}
+	changes, err := os.ReadFile(filepath.Join(t.dir, "docs", "CHANGELOG.md"))
+	if err != nil {
+		return err
+	}
+	heading := ""
+	if found := newestChanges.FindSubmatch(changes); found != nil {
+		heading = string(found[1])
+	}
+	day, isOurs := strings.CutPrefix(heading, t.version+", ")
+	if _, err := time.Parse(time.DateOnly, day); !isOurs || err != nil {
+		return fmt.Errorf(`docs/CHANGELOG.md begins with "## %s": make that "## %s, YYYY-MM-DD", `+
+			"with the day of the release, and commit it; without that, make a prerelease, as in VERSION=%[2]s-rc.1",
+			heading, t.version)
+	}
+	return nil
 }
 
 // checkWhole returns an error if the tree is only a part of the source.
