@@ -17,9 +17,6 @@ import (
 // check returns an error that names the first flag with a value that cannot be used. It also sets the options that
 // depend on others: Once and Controllers.
 func (c *commandLine) check() error {
-	if c.flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q", strings.Join(c.flags.Args(), " "))
-	}
 	if c.Prune {
 		c.Once = true
 	}

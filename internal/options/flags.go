@@ -81,8 +81,8 @@ func (c *commandLine) defineReading() {
 		"use this context of the kubeconfig (default: its current context)")
 	c.stringFlag(&c.Master, "master", "URL",
 		"connect to the API server at this address, instead of the one found")
-	c.stringFlag(&c.Wire, "wire", "FORMAT",
-		"request pods and nodes in this format: protobuf or json")
+	c.stringFlag(&c.Wire, "wire", "protobuf|json",
+		"request pods and nodes in this format")
 
 	c.beginSection("What is counted")
 	c.stringFlag(&c.controllerList, "controllers", "LIST",
@@ -160,8 +160,8 @@ func (c *commandLine) defineOperation() {
 	c.intFlag(&c.Verbosity, "v", "N",
 		"log more: 2 adds the start and end of each watch, and the Events that a dry run would post; "+
 			"4 adds each watch event and queue step; 6 adds each request")
-	c.stringFlag(&c.LogFormat, "log-format", "FORMAT",
-		"log to stderr as text (logfmt), json, or auto: short lines on a terminal, and text elsewhere")
+	c.stringFlag(&c.LogFormat, "log-format", "auto|text|json",
+		"log to stderr in this format; text is logfmt, and auto is short lines on a terminal, and text elsewhere")
 	c.boolFlag(&c.showsVersion, "version", "print the version, the commit, Go's version and the FIPS mode, and exit")
 	c.boolFlag(&c.showsSource, "source", "write the source of this podcount to stdout, as a tar, and exit")
 	c.addToHelp("-h", "print this help, and exit")

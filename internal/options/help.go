@@ -17,6 +17,9 @@ Counts, a custom resource.
 `
 
 const helpEnd = `
+podcount help is -h, podcount version is -version, and podcount completion bash, zsh or fish prints
+a script that completes flags in that shell.
+
 Exit codes: 0 stopped on request, or -once is done; 1 failed, or -once was stopped early;
 2 wrong flags or kubeconfig.
 `

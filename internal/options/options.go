@@ -128,7 +128,10 @@ func Parse(args []string, stdout io.Writer, program Program) (*Options, error) {
 	if err != nil && !asksForHelp {
 		return nil, usageError(err)
 	}
-	var show func(io.Writer) error
+	show, err := c.showWord()
+	if err != nil && !asksForHelp {
+		return nil, usageError(err)
+	}
 	switch {
 	case asksForHelp:
 		show = c.printHelp
