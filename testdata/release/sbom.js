@@ -1,5 +1,5 @@
 // Validates a bill of materials by CycloneDX's own schema, and compares it with the one that CycloneDX's own tool made
-// of a binary: both must name the same libraries.
+// of a binary: both must name the same program and the same libraries.
 //
 //     node sbom.js BILL BILL-OF-THE-TOOL
 
@@ -13,11 +13,12 @@ function fail(problem) {
   process.exit(1);
 }
 
-// libraries returns the name and the version of each library. The tool calls Go's library std, of a version such as
-// go1.26. The databases of vulnerabilities, and our bill, call it stdlib, of the version 1.26.
-function libraries(bill) {
+// contents returns the name and the version of the program, and of each library. The tool calls Go's library std, of a
+// version such as go1.26. The databases of vulnerabilities, and our bill, call it stdlib, of the version 1.26.
+function contents(bill) {
   const nameOf = (c) => c.name.replace(/^std$/, 'stdlib') + ' ' + c.version.replace(/^go/, '');
-  return JSON.parse(bill).components.map(nameOf).sort().join(', ');
+  const { metadata, components } = JSON.parse(bill);
+  return [metadata.component, ...components].map(nameOf).sort().join(', ');
 }
 
 async function main() {
@@ -25,10 +26,10 @@ async function main() {
   if (problem !== null) {
     fail(JSON.stringify(problem, null, 2));
   }
-  if (libraries(ours) !== libraries(theirs)) {
-    fail(`the bill has ${libraries(ours)}, but the tool finds ${libraries(theirs)}`);
+  if (contents(ours) !== contents(theirs)) {
+    fail(`the bill has ${contents(ours)}, but the tool finds ${contents(theirs)}`);
   }
-  console.log('the bill of materials is valid, and has:', libraries(ours));
+  console.log('the bill of materials is valid, and has:', contents(ours));
 }
 
 main();
