@@ -17,7 +17,7 @@ func pageShowsPods(w *world) {
 	node := w.addNode("page", "page")
 	log := w.start(w.admin(), "page", "-page", "127.0.0.1:0", "-node-label", w.label+"-here")
 	w.awaitLabel(node, "0")
-	steps := w.stepsOn(addressOfPage(log))
+	steps := w.stepsOn(w.addressOfPage(log))
 	w.addPod("seen", "page")
 	pod := w.namespace + "/seen"
 	frame := steps.await("the pod's frame", func(s trace.Step) bool {
@@ -37,9 +37,12 @@ func pageShowsPods(w *world) {
 	w.awaitLabel(node, "1")
 }
 
-// addressOfPage returns the HOST:PORT of a podcount's page, from its log.
-func addressOfPage(log *testkit.Buffer) string {
-	_, after, _ := strings.Cut(log.String(), `msg="the page is served" on=`)
+// addressOfPage returns the HOST:PORT of a podcount's page. It waits until podcount has logged it.
+func (w *world) addressOfPage(log *testkit.Buffer) string {
+	w.Helper()
+	const mark = `msg="the page is served" on=`
+	w.awaitLog(log, mark)
+	_, after, _ := strings.Cut(log.String(), mark)
 	address, _, _ := strings.Cut(after, "\n")
 	return address
 }

@@ -36,7 +36,7 @@ func twoReplicas(w *world) {
 	})
 	w.addPod("a", "leader")
 	w.awaitLabel(node, "1")
-	testkit.WantText(w, second.String(), "elected")
+	w.awaitLog(second, "elected")
 }
 
 // gate is a writer whose writes wait until open is closed.
