@@ -22,6 +22,9 @@ var Listen = Topic{
 	{"metrics show what was done, and no secret", metricsPage},
 }
 
+// listenMark is what podcount logs before the address of -listen.
+const listenMark = "msg=listening on="
+
 func ready(t *testing.T, podcount Program) {
 	f := fakekube.New()
 	f.AddNode("cp", ControlPlane)
@@ -143,7 +146,7 @@ func metricsPage(t *testing.T, podcount Program) {
 func (podcount Program) startListening(t *testing.T, f *fakekube.Server, args ...string) getPage {
 	t.Helper()
 	args = append([]string{"-listen", "127.0.0.1:0"}, args...)
-	return pagesAt(t, podcount.startServing(t, f, "msg=listening on=", args...))
+	return pagesAt(t, podcount.startServing(t, f, listenMark, args...))
 }
 
 // pagesAt returns a function that gets a page at an address.
@@ -181,19 +184,22 @@ func (podcount Program) startServing(t *testing.T, f *fakekube.Server, mark stri
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+		if t.Failed() {
+			t.Log(log.String())
+		}
 	})
-	f.Await(t, "a request", func() bool { return len(f.Requests(All)) > 0 })
-	return addressIn(t, log.String(), mark)
+	return awaitAddress(t, f, log, mark)
 }
 
-// addressIn returns the address that follows mark in podcount's log.
-func addressIn(t *testing.T, log, mark string) string {
+// awaitAddress waits until podcount has logged mark and an address, and returns the address.
+func awaitAddress(t *testing.T, f *fakekube.Server, log *testkit.Buffer, mark string) (address string) {
 	t.Helper()
-	_, rest, isServed := strings.Cut(log, mark)
-	if !isServed {
-		t.Fatalf("podcount has not logged %q and an address:\n%s", mark, log)
-	}
-	address, _, _ := strings.Cut(rest, "\n")
+	f.Await(t, "a log line with "+mark, func() bool {
+		_, rest, _ := strings.Cut(log.String(), mark)
+		var isWhole bool
+		address, _, isWhole = strings.Cut(rest, "\n")
+		return isWhole
+	})
 	return address
 }
 

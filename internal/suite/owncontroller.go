@@ -142,9 +142,11 @@ func crowdedWorks(t *testing.T, binary string) {
 	args := append(argsOf(t, manifest), "-kubeconfig="+filepath.Join(dir, "config"), "-listen=127.0.0.1:0",
 		"-page=127.0.0.1:0")
 	log, stop := startProcess(t, binary, args...)
+	get := pagesAt(t, awaitAddress(t, f, log, pageMark))
+	getMetrics := pagesAt(t, awaitAddress(t, f, log, listenMark))
 	f.Await(t, "the Event", func() bool { return len(EventsOf(f, "Crowded")) > 0 })
-	f.Await(t, "the end of all reconciles", func() bool { return keysOf(t, log.String(), "crowded") == 0 })
-	_, metrics := pagesAt(t, addressIn(t, log.String(), "msg=listening on="))("/metrics")
+	f.Await(t, "the end of all reconciles", func() bool { return keysOf(t, get, "crowded") == 0 })
+	_, metrics := getMetrics("/metrics")
 	testkit.WantError(t, "the end", stop(), "") // with all Events posted, also one too many
 
 	events := EventsOf(f, "Crowded")
@@ -210,11 +212,10 @@ func addNamespace(f *fakekube.Server, name, phase string, pods int) {
 	}
 }
 
-// keysOf returns how many keys the queue of a controller knows in a running podcount, which has written this log.
-func keysOf(t *testing.T, log, controller string) int {
+// keysOf returns how many keys the queue of a controller knows in a running podcount. get gets its pages.
+func keysOf(t *testing.T, get getPage, controller string) int {
 	t.Helper()
-	state := stateOf(t, pagesAt(t, addressIn(t, log, pageMark)))
-	for _, c := range state.Controllers {
+	for _, c := range stateOf(t, get).Controllers {
 		if c.Name == controller {
 			return c.Ready + len(c.Working) + c.Waiting + c.FailingCount
 		}
