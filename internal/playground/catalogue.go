@@ -9,6 +9,9 @@ import (
 // namespaces lists the playground's first namespaces.
 var namespaces = []string{"default", "kube-system", "kube-public", "kube-node-lease", "shop", "monitoring"}
 
+// cartReplicas is how many pods the Deployment cart has, and its Count wants.
+const cartReplicas = 3
+
 // catalogue returns the playground's first workloads. The one named web must come first.
 func catalogue() []*workload {
 	return []*workload{
@@ -21,7 +24,7 @@ func catalogue() []*workload {
 		static("kube-proxy", nodes[1], "registry.k8s.io/kube-proxy:v1.35.0"),
 		static("kube-proxy", nodes[2], "registry.k8s.io/kube-proxy:v1.35.0"),
 		deployment("kube-system", "coredns", "registry.k8s.io/coredns/coredns:v1.13.1", 2),
-		deployment("shop", "cart", "registry.example/shop/cart:v12", 3),
+		deployment("shop", "cart", "registry.example/shop/cart:v12", cartReplicas),
 		deployment("shop", "checkout", "registry.example/shop/checkout:v7", 1, "sh", "-c", "exit 1"),
 		deployment("shop", "search", "registry.example/shop/search:v3", 1, "sh", "-c", "sleep 45; exit 137"),
 		statefulSet("shop", "db", "postgres:18", 1),

@@ -21,8 +21,11 @@ const (
 	// pace is how often the cluster's components look for work.
 	pace = 250 * time.Millisecond
 
-	// growth is how often web is scaled.
-	growth = 1500 * time.Millisecond
+	// growth is the time from one scaling of web to the next at first. It grows by one part in calming of the cluster's
+	// age, because podcount posts an Event about the node for each new value of the label: up to 25, and then one in
+	// five minutes. A cluster that is scaled more often would make podcount drop Events.
+	growth  = 10 * time.Second
+	calming = 6
 
 	// compaction is how often the server forgets its history. Without that, its memory would grow for ever.
 	compaction = 30 * time.Minute
@@ -41,6 +44,8 @@ type cluster struct {
 	heartbeat   *heartbeat
 	controllers *controllers
 	janitor     *janitor
+
+	began time.Time // when the cluster was made
 
 	// When something was last done.
 	grown     time.Time // web was scaled
@@ -61,7 +66,7 @@ type cluster struct {
 	isAway bool
 }
 
-// newCluster creates the nodes, about 30 pods that run on them, and a Count for some of the pods.
+// newCluster creates the nodes, about 30 pods that run on them, and a Count of an app that is not scaled.
 func newCluster(out io.Writer) *cluster {
 	fake := fakekube.New()
 	fake.Allow(token)
@@ -92,6 +97,7 @@ func newComponents(api *client) *cluster {
 		heartbeat:   &heartbeat{client: api, since: now, renewed: now, reported: now},
 		controllers: &controllers{client: api, workloads: workloads, web: workloads[0]},
 		janitor:     &janitor{api},
+		began:       now,
 		grown:       now,
 		expired:     now,
 		compacted:   now,
@@ -116,8 +122,8 @@ func (c *cluster) bootstrap() error {
 	_, err := c.create("counts", object{
 		"apiVersion": "demo.mark8s.io/v1",
 		"kind":       "Count",
-		"metadata":   object{"namespace": "default", "name": "web"},
-		"spec":       object{"name": "web", "count": c.controllers.web.replicas},
+		"metadata":   object{"namespace": "shop", "name": "cart"},
+		"spec":       object{"name": "cart", "count": cartReplicas},
 	})
 	if err != nil {
 		return err
@@ -143,7 +149,7 @@ func (c *cluster) step() {
 // one step.
 func (c *cluster) live() {
 	now := time.Now()
-	if now.Sub(c.grown) >= growth && c.measurements == 0 {
+	if now.Sub(c.grown) >= growth+now.Sub(c.began)/calming && c.measurements == 0 {
 		c.grown = now
 		c.controllers.wander()
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,9 +54,42 @@ func TestClusterAlwaysHasAboutThirtyPods(t *testing.T) {
 				hasAddress[ip] = true
 			}
 		}
-		if len(names) < 100 {
-			t.Errorf("there have been only %d pods, want 100 or more", len(names))
+		if len(names) < 35 {
+			t.Errorf("there have been only %d pods, want 35 or more", len(names))
 		}
+	})
+}
+
+// A change of the label is an Event about the node. The limits are those of podcount's recorder of Events.
+func TestUntouchedClusterGivesPodcountNothingToWarnOf(t *testing.T) {
+	const burst, pause = 25, 5 * time.Minute
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(nil)
+		label, writes := 0, 0
+		inTenMinutes := 0
+		for second := range 2 * 60 * 60 {
+			if pods := len(c.all("pods")); pods != label {
+				label = pods
+				writes++
+			}
+			allowed := burst + second/int(pause.Seconds())
+			if writes > allowed {
+				t.Fatalf("after %d s, the label has changed %d times, want at most %d", second, writes, allowed)
+			}
+			cart := slices.DeleteFunc(c.all("pods"), func(pod object) bool {
+				labels, _ := fakekube.MetaOf(pod)["labels"].(object)
+				return labels["app"] != "cart"
+			})
+			if len(cart) != cartReplicas {
+				t.Fatalf("after %d s, the Count of cart counts %d pods, and wants %d", second, len(cart), cartReplicas)
+			}
+			if second == 10*60 {
+				inTenMinutes = writes
+			}
+			<-time.After(time.Second)
+			c.live()
+		}
+		testkit.WantBetween(t, "changes of the label within ten minutes", inTenMinutes, 10, burst)
 	})
 }
 
@@ -165,7 +199,7 @@ func TestWhatToTry(t *testing.T) {
   kubectl get nodes -L hopegi/pod-count
   kubectl get pods -A -w
   kubectl describe node control-plane
-  kubectl get count web -o yaml
+  kubectl get count cart -n shop -o yaml
   kubectl run mine --image=nginx
   kubectl label node worker-1 node-role.kubernetes.io/control-plane=
 `

@@ -146,7 +146,7 @@ func whatToTry(url, kubeconfig string, hasKubectl bool) string {
 		"kubectl get nodes -L hopegi/pod-count",
 		"kubectl get pods -A -w",
 		"kubectl describe node control-plane",
-		"kubectl get count web -o yaml",
+		"kubectl get count cart -n shop -o yaml",
 		"kubectl run mine --image=nginx",
 		"kubectl label node worker-1 " + controlPlane + "=",
 	}

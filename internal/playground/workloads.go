@@ -12,7 +12,7 @@ import (
 
 const (
 	// backupInterval is the time from the start of one backup to the next.
-	backupInterval = 3 * time.Minute
+	backupInterval = 15 * time.Minute
 
 	// backupsKept is how many backups are kept.
 	backupsKept = 3
