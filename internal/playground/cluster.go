@@ -216,7 +216,9 @@ func (c *cluster) endOutage(disturbance int) {
 }
 
 func (c *cluster) goAwayLocked() {
-	fmt.Fprintln(c.out, "playground: the server is gone")
+	if !c.isAway {
+		fmt.Fprintln(c.out, "playground: the server is gone")
+	}
 	c.fake.CutOff(c.host, true)
 	c.disturbances++
 	c.isAway = true

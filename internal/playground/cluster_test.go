@@ -136,6 +136,7 @@ func TestNewestSignalDecidesWhenTheServerIsBack(t *testing.T) {
 		if code, body := answers(c, path); code != http.StatusOK {
 			t.Errorf("after USR2, the server answers %d %s", code, body)
 		}
+		testkit.WantEqual(t, "the output of one long outage", out.String(), goneAndBack)
 		c.disturb(syscall.SIGUSR1)
 		c.end()
 		<-time.After(2 * outage)
