@@ -67,7 +67,7 @@ func startGround(t *testing.T, podcountFlags ...string) *testGround {
 	for _, resource := range []string{"pods", "nodes", "counts"} {
 		g.wantSoon(resource+" are watched", func() bool { return g.isWatched(resource) })
 	}
-	_, after, _ := strings.Cut(g.out.String(), "Look at it in a browser: ")
+	_, after, _ := strings.Cut(g.out.String(), "See what it does: ")
 	address, _, _ := strings.Cut(after, "/\n")
 	g.page = address
 	return g

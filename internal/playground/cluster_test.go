@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -179,9 +180,7 @@ func TestPlaygroundEndsWithPodcount(t *testing.T) {
 		testkit.WantNumber(t, "the exit code of "+row.program, code, 1)
 		testkit.WantText(t, stderr.String(), row.want)
 		file := filepath.Join(dir, "playground.kubeconfig")
-		command := row.program + " -kubeconfig " + file + " -page 127.0.0.1:"
-		testkit.WantText(t, stdout.String(), "podcount runs against it: "+command, " -leader-elect ", " -v 2\n",
-			"Look at it in a browser: http://127.0.0.1:")
+		testkit.WantText(t, stdout.String(), "See what it does: http://127.0.0.1:")
 		if _, err := os.Stat(file); !os.IsNotExist(err) {
 			t.Errorf("the kubeconfig was not removed: %v", err)
 		}
@@ -193,20 +192,19 @@ func TestPlaygroundEndsWithPodcount(t *testing.T) {
 	testkit.WantText(t, stderr.String(), "leave out -page")
 }
 
-func TestWhatToTry(t *testing.T) {
-	const url = "https://127.0.0.1:6443"
-	want := `In another terminal, try:
-  export KUBECONFIG=/d/config
+func TestIntroductionNamesOnePageAndWhatToDoThere(t *testing.T) {
+	const page = "http://127.0.0.1:8081/"
+	const server = "https://127.0.0.1:6443"
+	signals := fmt.Sprintf("  kill -USR1 %d  # the server is away for 20 s; -USR2: it forgets its history\n", os.Getpid())
+	first := `podcount counts the pods of a fake cluster. See what it does: http://127.0.0.1:8081/
+The page's view Machine has buttons that disturb the cluster. In another terminal, try:
+`
+	const last = "docs/tour.md has exercises. Ctrl-C stops everything.\n\n"
+	want := first + `  export KUBECONFIG=/d/config
   kubectl get nodes -L hopegi/pod-count
-  kubectl get pods -A -w
-  kubectl describe node control-plane
-  kubectl get count cart -n shop -o yaml
-  kubectl run mine --image=nginx
-  kubectl label node worker-1 node-role.kubernetes.io/control-plane=
-`
-	testkit.WantEqual(t, "the text with kubectl", whatToTry(url, "/d/config", true), want)
-	want = `In another terminal, try:
-  curl -sk -H 'Authorization: Bearer playground' https://127.0.0.1:6443/api/v1/nodes/control-plane
-`
-	testkit.WantEqual(t, "the text without kubectl", whatToTry(url, "/d/config", false), want)
+` + signals + last
+	testkit.WantEqual(t, "the text with kubectl", introduction(page, server, "/d/config", true), want)
+	want = first + `  curl -sk -H 'Authorization: Bearer playground' https://127.0.0.1:6443/api/v1/nodes/control-plane
+` + signals + last
+	testkit.WantEqual(t, "the text without kubectl", introduction(page, server, "/d/config", false), want)
 }

@@ -86,22 +86,13 @@ func (p *playground) run(dir string, stops, disturbances <-chan os.Signal) error
 	if err != nil {
 		return err
 	}
-	p.introduce(first, front.url())
+	_, err = exec.LookPath("kubectl")
+	hasKubectl := err == nil
+	fmt.Fprint(p.out, introduction(front.url(), p.url(), file, hasKubectl))
 	if err := p.replicas.add(first); err != nil {
 		return err
 	}
 	return p.live(stops, disturbances)
-}
-
-// introduce says what runs, and what to try.
-func (p *playground) introduce(first *replica, page string) {
-	_, err := exec.LookPath("kubectl")
-	hasKubectl := err == nil
-	command := append([]string{p.replicas.program}, first.arguments()...)
-	fmt.Fprint(p.out, introduction(p.url(), command))
-	fmt.Fprint(p.out, whereToLook(page))
-	fmt.Fprint(p.out, whatToTry(p.url(), first.kubeconfig, hasKubectl))
-	fmt.Fprint(p.out, howToDisturb())
 }
 
 // live lets the cluster live, and does what signals and buttons ask for, until the playground ends. This goroutine
@@ -126,43 +117,21 @@ func (p *playground) live(stops, disturbances <-chan os.Signal) error {
 	}
 }
 
-// introduction says which server and which podcount are running.
-func introduction(url string, podcount []string) string {
-	return "A fake API server with 3 nodes and about 30 pods that come and go runs at " + url + ".\n" +
-		"podcount runs against it: " + strings.Join(podcount, " ") + "\n"
-}
-
-// whereToLook names the page's address.
-func whereToLook(page string) string {
-	return "Look at it in a browser: " + page + "\n" +
-		"Its view Machine has buttons that disturb all this, and say what happens.\n"
-}
-
-// whatToTry lists commands that look at the cluster or change it.
-func whatToTry(url, kubeconfig string, hasKubectl bool) string {
-	lines := []string{
-		"In another terminal, try:",
+// introduction says what runs, where to look at it, and what to try first.
+func introduction(page, server, kubeconfig string, hasKubectl bool) string {
+	commands := []string{
 		"export KUBECONFIG=" + kubeconfig,
 		"kubectl get nodes -L hopegi/pod-count",
-		"kubectl get pods -A -w",
-		"kubectl describe node control-plane",
-		"kubectl get count cart -n shop -o yaml",
-		"kubectl run mine --image=nginx",
-		"kubectl label node worker-1 " + controlPlane + "=",
 	}
 	if !hasKubectl {
-		lines = []string{
-			"In another terminal, try:",
-			"curl -sk -H 'Authorization: Bearer " + token + "' " + url + "/api/v1/nodes/control-plane",
+		commands = []string{
+			"curl -sk -H 'Authorization: Bearer " + token + "' " + server + "/api/v1/nodes/" + controlPlaneNode,
 		}
 	}
-	return strings.Join(lines, "\n  ") + "\n"
-}
-
-// howToDisturb lists the signals that this process understands.
-func howToDisturb() string {
-	pid := os.Getpid()
-	return fmt.Sprintf("  kill -USR1 %d    # the server is gone for 20 s; podcount notices its return within 26 s\n", pid) +
-		fmt.Sprintf("  kill -USR2 %d    # it has forgotten its history\n", pid) +
-		"Ctrl-C stops both.\n\n"
+	const signals = "kill -USR1 %d  # the server is away for %s; -USR2: it forgets its history"
+	commands = append(commands, fmt.Sprintf(signals, os.Getpid(), seconds(outage)))
+	return "podcount counts the pods of a fake cluster. See what it does: " + page + "\n" +
+		"The page's view Machine has buttons that disturb the cluster. In another terminal, try:\n  " +
+		strings.Join(commands, "\n  ") + "\n" +
+		"docs/tour.md has exercises. Ctrl-C stops everything.\n\n"
 }
