@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 )
@@ -74,8 +75,58 @@ func (p *playground) measure(r *press) error {
 		return err
 	}
 	defer p.use(func(c *cluster) { c.measurements-- })
+	if err := p.awaitReturn(r); err != nil {
+		return err
+	}
 	return r.button.act(p, r)
 }
+
+// awaitReturn waits until podcount has noticed the end of the last outage, which a signal or another press has made. Two
+// outages in one would take longer than the button says.
+func (p *playground) awaitReturn(r *press) error {
+	if p.hasReturned() {
+		return nil
+	}
+	r.say("First, podcount has to find the server again, which was away.")
+	limit := outage + longestPause(outage) + p.pauses.giveUp
+	hasReturned, err := p.await(limit, p.hasReturned)
+	if err == nil && !hasReturned {
+		err = fmt.Errorf("after %s, podcount has not watched again", rounded(limit))
+	}
+	return err
+}
+
+// hasReturned reports whether each replica that runs has watched since the last outage.
+func (p *playground) hasReturned() bool {
+	isAway, backAt := p.cluster.newestOutage()
+	if isAway {
+		return false
+	}
+	return !slices.ContainsFunc(p.replicas.list(), func(r *replica) bool {
+		return p.replicas.isRunning(r) && p.requests(backAt, r).watches == 0
+	})
+}
+
+// podcount waits this long after a request that was not answered: at least firstPause, then twice as long, and so on up
+// to lastPause. By chance, each wait is up to twice as long.
+const (
+	firstPause = 800 * time.Millisecond
+	lastPause  = 30 * time.Second
+)
+
+// longestPause returns how long podcount may need to notice that the server is back after an outage.
+func longestPause(outage time.Duration) time.Duration {
+	pause := firstPause
+	for elapsed := pause; elapsed <= outage && pause < lastPause; elapsed += pause {
+		pause = min(2*pause, lastPause)
+	}
+	return 2 * pause
+}
+
+// busyError says why a button cannot be pressed now, though it can a little later. That is no failure.
+type busyError string
+
+func (e busyError) Error() string { return string(e) }
 
 // whyNotDuring says why a button cannot be pressed while a press of another one goes on. It returns "" if it can.
 func (b *button) whyNotDuring(other *press) string {
@@ -165,6 +216,11 @@ func rounded(d time.Duration) string {
 		return fmt.Sprint(d.Milliseconds(), " ms")
 	}
 	return fmt.Sprintf("%.1f s", d.Seconds())
+}
+
+// withinSeconds returns a limit for people, in whole seconds.
+func withinSeconds(limit time.Duration) string {
+	return fmt.Sprintf("within %.0f s", math.Ceil(limit.Seconds()))
 }
 
 // seconds returns a pause for people.

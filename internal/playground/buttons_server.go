@@ -17,8 +17,8 @@ func killServerButton() *button {
 		label:    fixed("Kill the server"),
 		expect: func(p *playground) string {
 			return fmt.Sprintf("The server is gone for %s, and a pod comes meanwhile. podcount tries again after "+
-				"pauses that double. When the server is back, podcount continues its watches where they ended, "+
-				"without a list. That may take as long as the outage, and some seconds.", seconds(p.pauses.away)) +
+				"pauses that double. So it notices the server's return %s. Then it continues its watches where "+
+				"they ended, without a list.", seconds(p.pauses.away), withinSeconds(longestPause(p.pauses.away))) +
 				p.warnOfLostLease(p.pauses.away)
 		},
 		act: (*playground).killServer,
@@ -42,25 +42,31 @@ func (p *playground) killServer(r *press) error {
 	if err := r.wait(p.pauses.away); err != nil {
 		return err
 	}
-	isBack := func() bool { return !p.cluster.isServerAway() }
+	isBack := func() bool {
+		isAway, _ := p.cluster.newestOutage()
+		return !isAway
+	}
 	if _, err := p.await(p.pauses.giveUp, isBack); err != nil {
 		return err
 	}
 	back := time.Now()
 	r.say("It was away for %s. Meanwhile podcount sent %s in vain.",
 		rounded(back.Sub(gone)), counted(p.requests(gone).all-p.requests(back).all, "request"))
-	limit := p.pauses.away + p.pauses.giveUp
+	limit := longestPause(p.pauses.away) + p.pauses.giveUp
 	watches := func(t traffic) bool { return t.watches > 0 }
 	if err := p.awaitTraffic(back, limit, "watched again", watches); err != nil {
 		return err
 	}
 	r.say("podcount watched again %s after the return.", rounded(time.Since(back)))
-	return p.followLabel(r, before, back, "the return", p.pauses.away)
+	return p.followLabel(r, before, back, "the return", longestPause(p.pauses.away))
 }
+
+// renewal is how much longer than a silence the time between two renewals of the Lease may be.
+const renewal = 10 * time.Second
 
 // warnOfLostLease says what happens to a leader that cannot renew its Lease for some time.
 func (p *playground) warnOfLostLease(silence time.Duration) string {
-	if !p.flags.hasElection() || p.flags.renewDeadline() > silence {
+	if !p.flags.hasElection() || p.flags.renewDeadline() > silence+renewal {
 		return ""
 	}
 	return fmt.Sprintf(" But a leader that cannot renew its Lease for %s ends, and the playground ends with it.",
@@ -73,8 +79,9 @@ func expireHistoryButton() *button {
 		disturbs: true,
 		label:    fixed("Expire the history"),
 		expect: fixed("The server breaks all watches and forgets its history, in which a pod came. So no watch will " +
-			"ever report that pod. podcount asks for what happened since its last version, hears 410 Expired, and " +
-			"lists again. The label is right within a few seconds."),
+			"ever report that pod. podcount asks for what happened since its last version, hears 410 Expired, waits " +
+			"a second or two, and lists again. Then the label is right. If this has happened within the last two " +
+			"minutes, the wait is twice as long each time."),
 		act: (*playground).expireHistory,
 	}
 }
@@ -99,7 +106,8 @@ func (p *playground) expireHistory(r *press) error {
 // awaitList waits until podcount has listed again since a time, and reports how long that took.
 func (p *playground) awaitList(r *press, since time.Time) error {
 	lists := func(t traffic) bool { return t.lists > 0 }
-	if err := p.awaitTraffic(since, p.pauses.giveUp, "listed again", lists); err != nil {
+	limit := 2*lastPause + p.pauses.giveUp // the pauses double here, too
+	if err := p.awaitTraffic(since, limit, "listed again", lists); err != nil {
 		return err
 	}
 	r.say("podcount began to list again after %s.", rounded(time.Since(since)))

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -235,6 +236,30 @@ func TestButtonsDisturbTheServer(t *testing.T) {
 	wantNo(t, text, "something else has mended it")
 }
 
+func TestPressAfterAnotherOutageBeginsWhenPodcountIsBack(t *testing.T) {
+	t.Parallel()
+	g := startGround(t)
+	s := g.reports()
+	g.use(func(c *cluster) { c.disturb(syscall.SIGUSR2) })
+	g.use(func(c *cluster) { c.takeAway(time.Second) })
+	text := s.press("kill-server")
+	testkit.WantText(t, text, "First, podcount has to find the server again, which was away. The server is gone. ",
+		"podcount watched again ", "The label went from ")
+	wantNo(t, s.press("pod-more"), "First,")
+}
+
+func TestLongestPauseFollowsFromTheOutage(t *testing.T) {
+	for _, row := range []struct{ outage, want time.Duration }{
+		{100 * time.Millisecond, 1600 * time.Millisecond},
+		{5 * time.Second, 6400 * time.Millisecond},
+		{10 * time.Second, 12800 * time.Millisecond},
+		{20 * time.Second, 25600 * time.Millisecond},
+		{time.Hour, time.Minute},
+	} {
+		testkit.WantEqual(t, "the pause after "+row.outage.String(), longestPause(row.outage), row.want)
+	}
+}
+
 func TestSlowServerAnswersLate(t *testing.T) {
 	t.Parallel()
 	g := startGround(t)
@@ -261,8 +286,11 @@ func TestHalfOpenConnectionsGetNoEvents(t *testing.T) {
 	t.Parallel()
 	g := startGround(t)
 	g.wantAnswer(http.StatusOK, `{"run":`, "POST", "/playground/half-open")
-	g.wantAnswer(http.StatusConflict, "this is still going on", "POST", "/playground/half-open")
-	g.wantAnswer(http.StatusConflict, `\"Half-open connection\" is still going on`, "POST", "/playground/kill-server")
+	const isNoFailure = `","isRunning":true}`
+	g.wantAnswer(http.StatusConflict, "this is still going on: press again when it is done"+isNoFailure,
+		"POST", "/playground/half-open")
+	g.wantAnswer(http.StatusConflict, `"error":"\"Half-open connection\" is still going on`,
+		"POST", "/playground/kill-server")
 	g.wantSoon("there is a pod that podcount does not see", func() bool { return g.label() != g.truth() })
 	g.relay.breakSilent() // podcount would notice the silence after 45 s
 	got := g.reports().last("half-open")

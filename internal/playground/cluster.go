@@ -56,7 +56,7 @@ type cluster struct {
 	// the log of requests stays.
 	measurements int
 
-	// mu guards disturbances, and keeps the lines on out in the order of the events.
+	// mu guards the fields below, and keeps the lines on out in the order of the events.
 	mu sync.Mutex
 
 	// disturbances counts the outages so far. Only the newest one may end.
@@ -64,6 +64,9 @@ type cluster struct {
 
 	// isAway is true during an outage.
 	isAway bool
+
+	// backAt is when the newest outage has ended. It is the zero time before the first one has.
+	backAt time.Time
 }
 
 // newCluster creates the nodes, about 30 pods that run on them, and a Count of an app that is not scaled.
@@ -165,9 +168,10 @@ func (c *cluster) live() {
 	c.step()
 }
 
-// disturb does what a signal asks for.
+// disturb does what a signal asks for. A pod comes meanwhile, which podcount cannot see at once.
 func (c *cluster) disturb(sig os.Signal) {
 	if sig == syscall.SIGUSR1 {
+		c.controllers.web.replicas++
 		c.takeAway(outage)
 		return
 	}
@@ -226,15 +230,16 @@ func (c *cluster) goAwayLocked() {
 
 func (c *cluster) comeBackLocked() {
 	fmt.Fprintln(c.out, "playground: the server is back")
+	c.backAt = time.Now()
 	c.fake.CutOff(c.host, false)
 	c.isAway = false
 }
 
-// isServerAway reports whether an outage is going on. Any goroutine may call it.
-func (c *cluster) isServerAway() bool {
+// newestOutage reports whether an outage is going on, and when the last one has ended. Any goroutine may call it.
+func (c *cluster) newestOutage() (isAway bool, backAt time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.isAway
+	return c.isAway, c.backAt
 }
 
 // end makes sure that no outage ends any more.

@@ -105,6 +105,7 @@ func TestUSR1TakesTheServerAway(t *testing.T) {
 		if code, body := answers(c, "/api/v1/nodes/worker-1"); code != http.StatusOK {
 			t.Fatalf("at first, the server answers %d %s", code, body)
 		}
+		pods := len(c.all("pods"))
 		c.disturb(syscall.SIGUSR1)
 		<-time.After(outage - time.Second)
 		if code, body := answers(c, "/api/v1/nodes/worker-1"); code != 0 {
@@ -115,6 +116,8 @@ func TestUSR1TakesTheServerAway(t *testing.T) {
 		if code, body := answers(c, "/api/v1/nodes/worker-1"); code != http.StatusOK {
 			t.Errorf("after the outage, the server answers %d %s", code, body)
 		}
+		c.step()
+		testkit.WantNumber(t, "pods that came during the outage", len(c.all("pods"))-pods, 1)
 		testkit.WantEqual(t, "the output", out.String(), goneAndBack)
 	})
 }

@@ -40,7 +40,7 @@ type pauses struct {
 
 // usualPauses are long enough to look, and short enough to wait for.
 var usualPauses = pauses{
-	away:   10 * time.Second,
+	away:   5 * time.Second,
 	slow:   20 * time.Second,
 	wave:   10 * time.Second,
 	wrong:  10 * time.Second,

@@ -76,7 +76,7 @@ func (ps *presses) begin(b *button, label string, act func(*press) error) (numbe
 	}
 	for _, other := range ps.going {
 		if reason := b.whyNotDuring(other); reason != "" {
-			return 0, errors.New(reason)
+			return 0, busyError(reason)
 		}
 	}
 	ps.last++

@@ -153,11 +153,14 @@ func (p *playground) serveButtons(w http.ResponseWriter, _ *http.Request) {
 // servePress presses a button.
 func (p *playground) servePress(w http.ResponseWriter, r *http.Request) {
 	number, err := p.pressButton(r.PathValue("name"))
+	var busy busyError
 	switch {
 	case errors.Is(err, errNoButton):
 		answerJSON(w, http.StatusNotFound, map[string]string{"error": err.Error()})
 	case errors.Is(err, errEnding):
 		answerJSON(w, http.StatusServiceUnavailable, map[string]string{"error": err.Error()})
+	case errors.As(err, &busy):
+		answerJSON(w, http.StatusConflict, map[string]any{"error": err.Error(), "isRunning": true})
 	case err != nil:
 		answerJSON(w, http.StatusConflict, map[string]string{"error": err.Error()})
 	default:
