@@ -47,8 +47,13 @@ func buttons() []*button {
 // fixed returns a function for a text that is always the same.
 func fixed(text string) func(*playground) string { return func(*playground) string { return text } }
 
-// errNoButton is the error for a name that no button has.
-var errNoButton = errors.New("there is no such button")
+var (
+	// errNoButton is the error for a name that no button has.
+	errNoButton = errors.New("there is no such button")
+
+	// errNoLabel is the error of each button if there is no label that it could report about.
+	errNoLabel = errors.New("with the flags that you gave, podcount does not write the label that buttons report about")
+)
 
 // pressButton presses the button with this name, and returns the number of the press.
 func (p *playground) pressButton(name string) (number int, err error) {
@@ -56,12 +61,13 @@ func (p *playground) pressButton(name string) (number int, err error) {
 		if b.name != name {
 			continue
 		}
-		reason := ""
-		if b.whyNot != nil {
-			reason = b.whyNot(p)
+		if !p.flags.writesLabel() {
+			return 0, errNoLabel
 		}
-		if reason != "" {
-			return 0, errors.New(reason)
+		if b.whyNot != nil {
+			if reason := b.whyNot(p); reason != "" {
+				return 0, errors.New(reason)
+			}
 		}
 		return p.presses.begin(b, b.label(p), func(r *press) error { return p.measure(r) })
 	}
@@ -81,8 +87,8 @@ func (p *playground) measure(r *press) error {
 	return r.button.act(p, r)
 }
 
-// awaitReturn waits until podcount has noticed the end of the last outage, which a signal or another press has made. Two
-// outages in one would take longer than the button says.
+// awaitReturn waits until podcount has noticed the end of the last outage, which a signal or another press has made. If
+// two outages became one, podcount would need longer than the button says.
 func (p *playground) awaitReturn(r *press) error {
 	if p.hasReturned() {
 		return nil

@@ -124,9 +124,12 @@ func waveButton() *button {
 		name:  "wave",
 		label: fixed(fmt.Sprintf("A wave of %d pods", waveSize)),
 		expect: func(p *playground) string {
-			return fmt.Sprintf("%d pods come at once, and go %s later. The label does not count along: one or two "+
-				"patches cover them all, because %s. Each new pod gets an Event.",
-				waveSize, seconds(p.pauses.wave), withinInterval(p))
+			text := fmt.Sprintf("%d pods come at once, and go %s later. The label does not count along: one or two "+
+				"patches cover them all, because %s.", waveSize, seconds(p.pauses.wave), withinInterval(p))
+			if p.flags.value("pod-events", "on") == "on" {
+				text += " Each new pod gets an Event."
+			}
+			return text
 		},
 		act: (*playground).makeWave,
 	}

@@ -80,8 +80,8 @@ func expireHistoryButton() *button {
 		label:    fixed("Expire the history"),
 		expect: fixed("The server breaks all watches and forgets its history, in which a pod came. So no watch will " +
 			"ever report that pod. podcount asks for what happened since its last version, hears 410 Expired, waits " +
-			"a second or two, and lists again. Then the label is right. If this has happened within the last two " +
-			"minutes, the wait is twice as long each time."),
+			"some seconds, and lists again. Then the label is right. Each further time within two minutes, the wait " +
+			"is longer, up to a minute."),
 		act: (*playground).expireHistory,
 	}
 }

@@ -100,6 +100,13 @@ func (f flags) withElection() flags {
 	return append(slices.Clone(electionFlags), f...)
 }
 
+// writesLabel reports whether podcount writes the label with the number of all pods.
+func (f flags) writesLabel() bool {
+	controllers := strings.Split(f.value("controllers", "*"), ",")
+	isOn := slices.Contains(controllers, "*") || slices.Contains(controllers, "pod-count")
+	return isOn && !slices.Contains(controllers, "-pod-count") && !f.has("dry-run") && !f.has("prune")
+}
+
 // hasElection reports whether podcount takes part in an election.
 func (f flags) hasElection() bool {
 	return f.has("leader-elect") && f.value("leader-elect", "") != "false" && !f.has("dry-run")

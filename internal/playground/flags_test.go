@@ -30,6 +30,28 @@ func TestFlagsAreReadAsPodcountReadsThem(t *testing.T) {
 	testkit.WantEqual(t, "the default interval", flags{}.interval(), 10*time.Second)
 }
 
+func TestFlagsDecideWhetherTheLabelIsWritten(t *testing.T) {
+	for _, row := range []struct {
+		flags string
+		want  bool
+	}{
+		{"-v 2", true},
+		{"-controllers pod-count", true},
+		{"-controllers=*,pod-printer", true},
+		{"-controllers *,-count", true},
+		{"-controllers *,-pod-count", false},
+		{"-controllers pod-printer", false},
+		{"-dry-run", false},
+	} {
+		given := flags(strings.Fields(row.flags))
+		testkit.WantEqual(t, "the label is written with "+row.flags, given.writesLabel(), row.want)
+	}
+	p := &playground{flags: flags{"-dry-run"}}
+	if _, err := p.pressButton("pod-more"); err != errNoLabel {
+		t.Errorf("a press in a dry run: %v", err)
+	}
+}
+
 func TestElectionIsTheDefault(t *testing.T) {
 	for _, row := range []struct {
 		flags string

@@ -73,13 +73,14 @@ func (c *controllers) step() {
 	c.collect(pods)
 }
 
-// wander adds a replica to web or takes one away.
+// wander adds a replica to web or takes one away. What a person has added goes one by one, too.
 func (c *controllers) wander() {
-	change := 1
-	if rand.IntN(2) == 0 {
-		change = -1
+	isGrowing := rand.IntN(2) == 0
+	if c.web.replicas >= mostWeb || c.web.replicas > leastWeb && !isGrowing {
+		c.web.replicas--
+	} else {
+		c.web.replicas++
 	}
-	c.web.replicas = min(max(c.web.replicas+change, leastWeb), mostWeb)
 }
 
 // scale gives a ReplicaSet as many pods as it should have. A pod that is being deleted does not count.
