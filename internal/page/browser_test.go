@@ -30,6 +30,12 @@ func TestPageInChromium(t *testing.T) {
 		t.Run("an outage is said once", func(t *testing.T) { testOutageIsSaidOnce(t, chromium) })
 		t.Run("pods come before nodes", func(t *testing.T) { testOrderOfKinds(t, chromium) })
 		t.Run("the numbers follow the slider", func(t *testing.T) { testNumbersFollowTheSlider(t, chromium) })
+		t.Run("a request that fails says why", func(t *testing.T) { testFailedRequest(t, chromium) })
+		t.Run("the way back is through the views", func(t *testing.T) { testBack(t, chromium) })
+		t.Run("nothing moves when a button is pressed", func(t *testing.T) { testButtons(t, chromium) })
+		t.Run("steps follow what a button has made", func(t *testing.T) { testFollow(t, chromium) })
+		t.Run("the filter tells kinds from controllers", func(t *testing.T) { testFilter(t, chromium) })
+		t.Run("what was left out is not said for ever", func(t *testing.T) { testLeftOut(t, chromium) })
 		t.Run("the cause of a change is the patch", func(t *testing.T) { testCauseOfChange(t, chromium) })
 		t.Run("a key is in one box", func(t *testing.T) { testKeyIsInOneBox(t, chromium) })
 		t.Run("a step without a text ends nothing", func(t *testing.T) { testEmptyText(t, chromium) })
@@ -243,6 +249,146 @@ func testNumbersFollowTheSlider(t *testing.T, chromium *browser.Browser) {
 	before, after, _ := strings.Cut(text, "; then ")
 	testkit.WantText(t, before, "36 in the cache, now", "1 a second, now")
 	testkit.WantText(t, after, "33 in the cache, at ", ":03:20", "1 a second, at ")
+	tab.WantQuiet(server.url)
+}
+
+func testFailedRequest(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	p := newProgram(wellState())
+	server := show(t, p, "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
+	openMachine(tab, server.url)
+	const err = "https://h:1, from /k: dial tcp [::1]:1: connect: connection refused (does it run: there?)"
+	p.trace.Emit(trace.Step{Point: trace.Request, Type: "GET", Text: "/api/v1/pods?watch=1", Code: "<error>", Error: err})
+	tab.Await("the request", `document.querySelector("[data-lane=server] .chip")`)
+	openDetails(tab, "[data-lane=server] .chip")
+	testkit.WantText(t, tab.Text("#details"), "GET failed: connection refused (watch pods)", err, "asks again later")
+	tab.WantQuiet(server.url)
+}
+
+func testBack(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	server := show(t, newProgram(wellState()), "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{})
+	openView(tab, server.url, "machine")
+	tab.Click("#show-cluster")
+	for _, view := range []string{"machine", "cluster"} {
+		tab.Eval("history.back()")
+		tab.Await("the "+view, fmt.Sprintf(`!document.getElementById(%q).hidden && page.view === %[1]q`, view))
+	}
+	tab.WantQuiet(server.url)
+}
+
+// twoButtons are those of a playground, and pod is what one of them reports.
+const (
+	twoButtons = `{"buttons": [{"name": "pod-more", "label": "One pod more", "expect": "A pod is created."},
+		{"name": "wave", "label": "A wave", "expect": "Pods come."}]}`
+	pod = `{"run": 1, "name": "pod-more", "state": %q, "text": "There is a new pod, web-1. The label went from 1 to 2."}`
+)
+
+// openPlayground opens the view of the machine, with two buttons.
+func openPlayground(t *testing.T, chromium *browser.Browser, o browser.Options) (*program, *browser.Tab) {
+	p := newProgram(wellState())
+	p.playground = &playground{buttons: twoButtons, reports: make(chan string)}
+	server := show(t, p, "127.0.0.1:0")
+	o.HasReducedMotion = true
+	tab := chromium.NewTab(t, o)
+	openMachine(tab, server.url)
+	tab.Await("the buttons", `document.querySelectorAll("#playground button").length === 2`)
+	return p, tab
+}
+
+func testButtons(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	for _, o := range []browser.Options{{Width: 1440}, {Width: 400, Height: 800, IsMobile: true}} {
+		p, tab := openPlayground(t, chromium, o)
+		const say = `document.querySelector("#playground").innerText.includes(%q)`
+		top := func() float64 {
+			return browser.Value[float64](tab, `document.querySelector("#board").getBoundingClientRect().top + scrollY`)
+		}
+		before := top()
+		testkit.WantText(t, tab.Text("#playground"), "A pod is created.")
+		tab.Click("#playground li:first-child button")
+		tab.Await("the run", fmt.Sprintf(say, "… running"))
+		tab.Click("#playground li:first-child button")
+		tab.Await("the same run", fmt.Sprintf(say, "… still running"))
+		p.playground.reports <- fmt.Sprintf(pod, "done")
+		tab.Await("the end", fmt.Sprintf(say, "✓ done There is a new pod"))
+		testkit.WantNumber(t, "presses", int(p.playground.presses.Load()), 1)
+
+		p.playground.refusal = "another one is still going on: press again when it is done"
+		tab.Click("#playground li:last-child button")
+		tab.Await("the refusal", fmt.Sprintf(say, "– not pressed: another one is still going on"))
+		if text := tab.Text("#playground"); strings.Contains(text, "failed") || strings.Contains(text, "done There") {
+			t.Errorf("the buttons say: %s", text)
+		}
+		tab.Press("n")
+		tab.Await("a sentence about steps", `document.querySelector("#now").innerText.includes("No step waits")`)
+		testkit.WantNumber(t, "pixels that the lanes have moved", int(top()-before), 0)
+	}
+}
+
+// testFollow lets a button make a pod while another one comes, too.
+func testFollow(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	p, tab := openPlayground(t, chromium, browser.Options{})
+	tab.Press("p")
+	for _, name := range []string{"default/other", "default/web-1", "default/web-10"} {
+		p.trace.Emit(trace.Step{Point: trace.Frame, Kind: "Pod", Key: name, Type: "ADDED", Version: "7"})
+		p.trace.Emit(trace.Step{Point: trace.Change, Kind: "Pod", Key: name, Type: "added", Version: "7"})
+	}
+	p.trace.Emit(trace.Step{Point: trace.Added, Controller: "nodes", Key: "node-1"})
+	tab.Await("the steps", `document.querySelector("#pace").innerText.includes("7 steps")`)
+	p.playground.reports <- fmt.Sprintf(pod, "running")
+	tab.Await("the pod", `document.querySelector("#now").innerText.includes("follows Pod default/web-1, which")`)
+	tab.Press("n")
+	tab.Press("n")
+	tab.Await("the end of its story", `document.querySelectorAll(".chip").length === 2`)
+	tab.Press("n")
+	tab.Await("that nothing follows", `document.querySelector("#now").innerText.includes("No step of Pod default/web-1")`)
+	if text := tab.Text("#board"); strings.Contains(text, "default/other") || strings.Contains(text, "web-10") {
+		t.Errorf("the lanes show: %s", text)
+	}
+	tab.Click("#show-all")
+	p.trace.Emit(trace.Step{Point: trace.Change, Kind: "Pod", Key: "default/other", Type: "changed"})
+	tab.Await("another step", `document.querySelector("#pace").innerText.includes("1 step ")`)
+	tab.Press("n")
+	tab.Await("the other pod", `document.querySelector("#board").innerText.includes("default/other")`)
+
+	openDetails(tab, "[data-lane=cache] li:last-child .chip")
+	tab.Click("#details .head button")
+	tab.Await("what was chosen", `document.querySelector("#only").value === "Pod default/other"`)
+}
+
+func testFilter(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	server := show(t, newProgram(wellState()), "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{})
+	openMachine(tab, server.url)
+	groups := browser.Value[string](tab, `[...document.querySelectorAll("#only optgroup:not([hidden])")]
+		.map((group) => group.label + ": " + [...group.children].map((option) => option.value).join()).join("; ")`)
+	testkit.WantEqual(t, "the groups", groups, "Kinds: Pod,Node; Controllers: nodes")
+	tab.WantQuiet(server.url)
+}
+
+func testLeftOut(t *testing.T, chromium *browser.Browser) {
+	t.Parallel()
+	server := show(t, newProgram(wellState()), "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{})
+	openMachine(tab, server.url)
+	const says = `document.querySelector("#pace").innerText.includes("Left out, because too many came: 287 steps.")`
+	tab.Eval(`page.emit("skipped", 287)`)
+	tab.Await("the number", says)
+	tab.Click("#show-cluster")
+	tab.Click("#show-machine")
+	tab.Await("no number", "!"+says)
+	tab.Eval(`page.emit("skipped", 287)`)
+	tab.Await("the number again", says)
+	tab.Eval(`(() => {
+		const now = performance.now();
+		performance.now = () => now + 11000;
+	})()`)
+	tab.Await("its end", "!"+says)
 	tab.WantQuiet(server.url)
 }
 

@@ -364,10 +364,10 @@ function startReplay(recorded) {
   page.connect = page.check = page.lose = () => {}; // there is no podcount to connect to
   document.documentElement.classList.add("is-replay");
   page.show("machine");
+  page.show = () => {}; // there is no other view
   byId("live").hidden = true;
   byId("replay").hidden = false;
   section.querySelector("h2").textContent = "A recorded simulation";
-  section.querySelector(".lead").remove();
   const replay = new Replay(recorded);
   nearby = (step) => replay.steps.slice(Math.max(0, step.index - 1500), step.index + 1500)
     .filter((other) => other.lane === step.lane);
