@@ -332,15 +332,21 @@ func testButtons(t *testing.T, chromium *browser.Browser) {
 func testFollow(t *testing.T, chromium *browser.Browser) {
 	t.Parallel()
 	p, tab := openPlayground(t, chromium, browser.Options{})
-	tab.Press("p")
-	for _, name := range []string{"default/other", "default/web-1", "default/web-10"} {
-		p.trace.Emit(trace.Step{Point: trace.Frame, Kind: "Pod", Key: name, Type: "ADDED", Version: "7"})
-		p.trace.Emit(trace.Step{Point: trace.Change, Kind: "Pod", Key: name, Type: "added", Version: "7"})
+	add := func(names ...string) {
+		for _, name := range names {
+			p.trace.Emit(trace.Step{Point: trace.Frame, Kind: "Pod", Key: name, Type: "ADDED", Version: "7"})
+			p.trace.Emit(trace.Step{Point: trace.Change, Kind: "Pod", Key: name, Type: "added", Version: "7"})
+		}
 	}
+	add("default/other-before")
+	tab.Await("its steps", `document.querySelectorAll(".chip").length === 2`)
+	tab.Press("p")
+	add("default/other", "default/web-1", "default/web-10")
 	p.trace.Emit(trace.Step{Point: trace.Added, Controller: "nodes", Key: "node-1"})
 	tab.Await("the steps", `document.querySelector("#pace").innerText.includes("7 steps")`)
 	p.playground.reports <- fmt.Sprintf(pod, "running")
 	tab.Await("the pod", `document.querySelector("#now").innerText.includes("follows Pod default/web-1, which")`)
+	tab.Await("lanes without the others", `document.querySelectorAll(".chip").length === 0`)
 	tab.Press("n")
 	tab.Press("n")
 	tab.Await("the end of its story", `document.querySelectorAll(".chip").length === 2`)
