@@ -2093,7 +2093,9 @@ func (m *manager) servePage() (*listen.Server, error) {
 		return nil, err
 	}
 	go p.Run(m.life.Stop)
-	m.log.Info("the page is served", "on", server.Addr())
+	if address := server.Addr().String(); address != m.options.Page { // Otherwise the flag names it.
+		m.log.Info("the page is served", "on", address)
+	}
 	return server, nil
 }
 

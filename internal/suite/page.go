@@ -28,6 +28,7 @@ var Page = Topic{
 	{"the state tells how long the API server has not answered", silenceOnPage},
 	{"a new pod and the label that changes are in the stream of events", eventsPage},
 	{"statusz and flagz tell the version and the flags, and no secret", zpages},
+	{"the address of the page is logged unless the flag names it", addressOfPage},
 	{"with -page-token-file, the page asks for the token", tokenPage},
 	{"a port of -page that is taken is an error", takenPagePort},
 	{"the trace tells when this replica has begun and ended to lead", leaseSteps},
@@ -178,6 +179,20 @@ func zpages(t *testing.T, podcount Program) {
 	if strings.Contains(statusz+flagz, "secret-token") {
 		t.Errorf("there is a secret in %s%s", statusz, flagz)
 	}
+}
+
+func addressOfPage(t *testing.T, podcount Program) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := listener.Addr().String()
+	listener.Close()
+	f := fakekube.New()
+	f.AddNode("cp", ControlPlane)
+	p := podcount.StartWith(t, nil, Wiring{Dial: new(net.Dialer).DialContext}, "-master", f.ServeFor(t), "-page", free)
+	f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "0" })
+	testkit.WantNumber(t, "lines with the address that the flag names", p.Logged("the page is served"), 0)
 }
 
 func tokenPage(t *testing.T, podcount Program) {
