@@ -93,6 +93,7 @@ func labelsOnPage(t *testing.T, podcount Program) {
 	testkit.WantEqual(t, "it is known since when the total is right", isRight, true)
 	testkit.WantEqual(t, "the total", withoutTimes(labels[0]), page.Label{
 		Name: TotalLabel, IsKnown: true, Value: "1", Nodes: []string{"a", "b"}, NodeCount: 2,
+		Wrong: []string{},
 	})
 	testkit.WantEqual(t, "the nodes' own pods are right", labels[1].SecondsRight != nil, false)
 	testkit.WantEqual(t, "the nodes' own pods", withoutTimes(labels[1]), page.Label{
