@@ -356,8 +356,12 @@ func testFollow(t *testing.T, chromium *browser.Browser) {
 		t.Errorf("the lanes show: %s", text)
 	}
 	tab.Click("#show-all")
+	p.trace.Emit(trace.Step{Point: trace.Frame, Kind: "Pod", Key: "default/web-1", Type: "MODIFIED", Version: "8"})
 	p.trace.Emit(trace.Step{Point: trace.Change, Kind: "Pod", Key: "default/other", Type: "changed"})
-	tab.Await("another step", `document.querySelector("#pace").innerText.includes("1 step ")`)
+	tab.Await("other steps", `document.querySelector("#pace").innerText.includes("2 steps")`)
+	p.playground.reports <- fmt.Sprintf(pod, "done")
+	tab.Await("the last report", `document.querySelector("#playground").innerText.includes("✓ done")`)
+	tab.Press("n")
 	tab.Press("n")
 	tab.Await("the other pod", `document.querySelector("#board").innerText.includes("default/other")`)
 
