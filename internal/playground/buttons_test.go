@@ -19,6 +19,7 @@ import (
 
 // shortPauses are those of tests.
 var shortPauses = pauses{
+	start:  30 * time.Second,
 	away:   time.Second,
 	slow:   3 * time.Second,
 	wave:   100 * time.Millisecond,
@@ -68,6 +69,7 @@ func startGround(t *testing.T, podcountFlags ...string) *testGround {
 	for _, resource := range []string{"pods", "nodes", "counts"} {
 		g.wantSoon(resource+" are watched", func() bool { return g.isWatched(resource) })
 	}
+	g.wantSoon("the introduction", func() bool { return strings.Contains(g.out.String(), "stops everything") })
 	_, after, _ := strings.Cut(g.out.String(), "See what it does: ")
 	address, _, _ := strings.Cut(after, "/\n")
 	g.page = address

@@ -86,13 +86,24 @@ func (p *playground) run(dir string, stops, disturbances <-chan os.Signal) error
 	if err != nil {
 		return err
 	}
-	_, err = exec.LookPath("kubectl")
-	hasKubectl := err == nil
-	fmt.Fprint(p.out, introduction(front.url(), p.url(), file, hasKubectl))
 	if err := p.replicas.add(first); err != nil {
 		return err
 	}
+	_, err = exec.LookPath("kubectl")
+	hasKubectl := err == nil
+	p.presses.work.Go(func() { p.introduce(introduction(front.url(), p.url(), file, hasKubectl)) })
 	return p.live(stops, disturbances)
+}
+
+// introduce prints a text below podcount's first lines, which would push it off the screen.
+func (p *playground) introduce(text string) {
+	_, err := p.await(p.pauses.start, func() bool {
+		isRight := !p.flags.writesLabel() || p.label() == p.truth()
+		return isRight && p.requests(time.Time{}).watches > 0
+	})
+	if err == nil && pause(p.ctx, p.pauses.quiet) == nil {
+		fmt.Fprint(p.out, text)
+	}
 }
 
 // live lets the cluster live, and does what signals and buttons ask for, until the playground ends. This goroutine
@@ -130,7 +141,7 @@ func introduction(page, server, kubeconfig string, hasKubectl bool) string {
 	}
 	const signals = "kill -USR1 %d  # the server is away for %s; -USR2: it forgets its history"
 	commands = append(commands, fmt.Sprintf(signals, os.Getpid(), seconds(outage)))
-	return "podcount counts the pods of a fake cluster. See what it does: " + page + "\n" +
+	return "\npodcount counts the pods of a fake cluster. See what it does: " + page + "\n" +
 		"The page's view Machine has buttons that disturb the cluster. In another terminal, try:\n  " +
 		strings.Join(commands, "\n  ") + "\n" +
 		"docs/tour.md has exercises. Ctrl-C stops everything.\n\n"

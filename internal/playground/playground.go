@@ -29,8 +29,10 @@ type playground struct {
 	uses chan func()
 }
 
-// pauses are how long the buttons wait. Tests shorten them.
+// pauses are how long the playground waits. Tests shorten them.
 type pauses struct {
+	start  time.Duration // how long podcount may take to begin, before the introduction comes anyway
+	quiet  time.Duration // from podcount's beginning to the introduction
 	away   time.Duration // how long kill-server takes the server away
 	slow   time.Duration // how long slow-server makes it slow
 	wave   time.Duration // how long the pods of a wave stay
@@ -40,6 +42,8 @@ type pauses struct {
 
 // usualPauses are long enough to look, and short enough to wait for.
 var usualPauses = pauses{
+	start:  5 * time.Second,
+	quiet:  time.Second,
 	away:   5 * time.Second,
 	slow:   20 * time.Second,
 	wave:   10 * time.Second,

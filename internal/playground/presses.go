@@ -178,11 +178,14 @@ func (ps *presses) dropLocked(subscriber chan message) {
 }
 
 // wait waits for a while. It returns an error if the playground ends before.
-func (p *press) wait(d time.Duration) error {
+func (p *press) wait(d time.Duration) error { return pause(p.ctx, d) }
+
+// pause waits for a while. It returns an error if ctx, which ends with the playground, ends before.
+func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil
-	case <-p.ctx.Done():
+	case <-ctx.Done():
 		return errEnding
 	}
 }
