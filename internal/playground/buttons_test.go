@@ -70,7 +70,7 @@ func startGround(t *testing.T, podcountFlags ...string) *testGround {
 		g.wantSoon(resource+" are watched", func() bool { return g.isWatched(resource) })
 	}
 	g.wantSoon("the introduction", func() bool { return strings.Contains(g.out.String(), "stops everything") })
-	_, after, _ := strings.Cut(g.out.String(), "See what it does: ")
+	_, after, _ := strings.Cut(g.out.String(), "See what podcount does: ")
 	address, _, _ := strings.Cut(after, "/\n")
 	g.page = address
 	return g

@@ -197,17 +197,18 @@ func TestPlaygroundEndsWithPodcount(t *testing.T) {
 func TestIntroductionNamesOnePageAndWhatToDoThere(t *testing.T) {
 	const page = "http://127.0.0.1:8081/"
 	const server = "https://127.0.0.1:6443"
-	signals := fmt.Sprintf("  kill -USR1 %d  # the server is away for 20 s; -USR2: it forgets its history\n", os.Getpid())
+	disturb := fmt.Sprintf("  kill -USR1 %d  # takes the server away for 20 s\n", os.Getpid())
 	first := `
-podcount counts the pods of a fake cluster. See what it does: http://127.0.0.1:8081/
-The page's view Machine has buttons that disturb the cluster. In another terminal, try:
+See what podcount does: http://127.0.0.1:8081/
+The buttons of the view Machine disturb its fake cluster.
+In another terminal, try:
 `
 	const last = "docs/tour.md has exercises. Ctrl-C stops everything.\n\n"
 	want := first + `  export KUBECONFIG=/d/config
   kubectl get nodes -L hopegi/pod-count
-` + signals + last
+` + disturb + last
 	testkit.WantEqual(t, "the text with kubectl", introduction(page, server, "/d/config", true), want)
 	want = first + `  curl -sk -H 'Authorization: Bearer playground' https://127.0.0.1:6443/api/v1/nodes/control-plane
-` + signals + last
+` + disturb + last
 	testkit.WantEqual(t, "the text without kubectl", introduction(page, server, "/d/config", false), want)
 }

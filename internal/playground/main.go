@@ -139,10 +139,10 @@ func introduction(page, server, kubeconfig string, hasKubectl bool) string {
 			"curl -sk -H 'Authorization: Bearer " + token + "' " + server + "/api/v1/nodes/" + controlPlaneNode,
 		}
 	}
-	const signals = "kill -USR1 %d  # the server is away for %s; -USR2: it forgets its history"
-	commands = append(commands, fmt.Sprintf(signals, os.Getpid(), seconds(outage)))
-	return "\npodcount counts the pods of a fake cluster. See what it does: " + page + "\n" +
-		"The page's view Machine has buttons that disturb the cluster. In another terminal, try:\n  " +
-		strings.Join(commands, "\n  ") + "\n" +
+	const disturb = "kill -USR1 %d  # takes the server away for %s"
+	commands = append(commands, fmt.Sprintf(disturb, os.Getpid(), seconds(outage)))
+	return "\nSee what podcount does: " + page + "\n" +
+		"The buttons of the view Machine disturb its fake cluster.\n" +
+		"In another terminal, try:\n  " + strings.Join(commands, "\n  ") + "\n" +
 		"docs/tour.md has exercises. Ctrl-C stops everything.\n\n"
 }
