@@ -53,7 +53,7 @@ func TestEachButtonInChromiumSaysWhatHasHappened(t *testing.T) {
 		{"other-writer", "The label went from 13 to "},
 		{"wave", "30 pods were created."},
 		{"kill-server", "podcount watched again "},
-		{"expire-history", "podcount began to list again after "},
+		{"expire-history", "podcount began to list the pods again after "},
 		{"lose-event", "is gone, and no watch was told."},
 		{"slow-server", "Each answer takes 2 s."},
 		{"second-replica", "The first replica still leads."},

@@ -103,14 +103,14 @@ func (p *playground) expireHistory(r *press) error {
 	return p.followLabel(r, before, since, "that", 0)
 }
 
-// awaitList waits until podcount has listed again since a time, and reports how long that took.
+// awaitList waits until podcount has listed the pods again since a time, and reports how long that took.
 func (p *playground) awaitList(r *press, since time.Time) error {
-	lists := func(t traffic) bool { return t.lists > 0 }
+	lists := func(t traffic) bool { return t.ofPods > 0 }
 	limit := 2*lastPause + p.pauses.giveUp // the pauses double here, too
 	if err := p.awaitTraffic(since, limit, "listed again", lists); err != nil {
 		return err
 	}
-	r.say("podcount began to list again after %s.", rounded(time.Since(since)))
+	r.say("podcount began to list the pods again after %s.", rounded(time.Since(since)))
 	return nil
 }
 

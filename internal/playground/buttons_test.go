@@ -231,10 +231,10 @@ func TestButtonsDisturbTheServer(t *testing.T) {
 	text := s.press("kill-server")
 	testkit.WantText(t, text, "The server is gone.", " in vain.", "podcount watched again ", "The label went from ")
 	wantNo(t, text, " list")
-	testkit.WantText(t, s.press("expire-history"), "podcount began to list again after ", "The label went from ")
+	testkit.WantText(t, s.press("expire-history"), "podcount began to list the pods again after ", "The label went from ")
 	text = s.press("lose-event")
 	testkit.WantText(t, text, "is gone, and no watch was told.", "Now the server has forgotten its history.",
-		"podcount began to list again after ", "The label went from ")
+		"podcount began to list the pods again after ", "The label went from ")
 	wantNo(t, text, "something else has mended it")
 }
 

@@ -94,6 +94,20 @@ func TestUntouchedClusterGivesPodcountNothingToWarnOf(t *testing.T) {
 	})
 }
 
+func TestPodsThatAPersonHasAddedGoOneByOne(t *testing.T) {
+	c := newCluster(nil)
+	for _, row := range []struct{ replicas, want int }{
+		{mostWeb + 20, mostWeb + 19},
+		{mostWeb, mostWeb - 1},
+		{leastWeb, leastWeb + 1},
+		{0, 1},
+	} {
+		c.controllers.web.replicas = row.replicas
+		c.controllers.wander()
+		testkit.WantNumber(t, fmt.Sprintf("replicas after %d", row.replicas), c.controllers.web.replicas, row.want)
+	}
+}
+
 // goneAndBack is the output of one outage.
 const goneAndBack = "playground: the server is gone\nplayground: the server is back\n"
 

@@ -163,6 +163,7 @@ func (p *playground) requests(since time.Time, of ...*replica) traffic {
 type traffic struct {
 	all     int
 	lists   int
+	ofPods  int // of the lists, those of pods
 	watches int
 	patches int // of nodes and Counts
 	events  int // posted or counted once more
@@ -182,6 +183,9 @@ func (t *traffic) count(q fakekube.Request) {
 		t.checks++
 	case q.Verb == "list":
 		t.lists++
+		if q.Resource == "pods" {
+			t.ofPods++
+		}
 	case q.Verb == "watch":
 		t.watches++
 	case isPatch && (q.Resource == "nodes" || q.Resource == "counts"):
