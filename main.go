@@ -1555,6 +1555,7 @@ func (m *manager) joinElection(ownNamespace string) {
 		RenewDeadline:  o.RenewDeadline,
 		RetryPeriod:    o.RetryPeriod,
 		ReleaseTimeout: releaseTimeout,
+		Away:           m.away,
 		Outage:         m.outage,
 		Log:            m.log,
 		OnLost: func(err error) {

@@ -59,6 +59,7 @@ type Options struct {
 	// OnLost is called once if this replica leads and loses the lease. Writes are no longer permitted by then.
 	OnLost func(why error)
 
+	Away   *retry.Shared         // the backoff of others, which ends when a request about the Lease is answered again
 	Outage *logging.ServerOutage // logs that the API server is away; it may be nil
 	Log    *slog.Logger
 }
@@ -72,6 +73,7 @@ type Election struct {
 	path    string          // of the Lease
 	newMeta json.RawMessage // the metadata of a new Lease
 	outage  *logging.Outage // of the requests about the Lease
+	away    *retry.Member   // tells others when the API server answers again
 
 	tried     chan struct{} // closed by markTried
 	markTried func()        // may be called more than once
@@ -111,6 +113,7 @@ func New(client *kube.Client, o Options) *Election {
 		client:  client,
 		id:      fmt.Sprintf("%s_%016x", o.Host, rand.Uint64()),
 		path:    "/apis/coordination.k8s.io/v1/namespaces/" + o.Namespace + "/leases/" + o.Name,
+		away:    o.Away.Join(),
 		newMeta: json.RawMessage(fmt.Sprintf(`{"namespace":%q,"name":%q}`, o.Namespace, o.Name)),
 		writes:  map[context.Context]context.CancelCauseFunc{},
 		outage:  logging.NewOutage(o.Log, "lease", "requests work again", "lease", o.Namespace+"/"+o.Name).Of(o.Outage),

@@ -12,6 +12,7 @@ import (
 	"podcount/internal/fakekube"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
+	"podcount/internal/retry"
 	"podcount/internal/testkit"
 )
 
@@ -77,7 +78,8 @@ func newElectionWith(t *testing.T, f server, host string, credential credentialS
 			cutRequests(why)
 			r.lost <- why
 		},
-		Log: slog.New(slog.NewTextHandler(r.log, nil)),
+		Away: retry.NewShared(time.Second, time.Second, func() {}),
+		Log:  slog.New(slog.NewTextHandler(r.log, nil)),
 	})
 	client.SetPermit(r.Election)
 	return r

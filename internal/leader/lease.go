@@ -54,6 +54,12 @@ const microTime = "2006-01-02T15:04:05.000000Z07:00"
 // duration as soon as the server has it. After an error, the deadline is meaningless.
 func (e *Election) tryAcquireOrRenew(ctx context.Context) (deadline time.Time, err error) {
 	sentAt, err := e.update(ctx, e.claim)
+	switch {
+	case kube.IsUnanswered(err):
+		e.away.Unanswered() // The wait is for others. The lease has its own times.
+	case ctx.Err() == nil:
+		e.away.Answered()
+	}
 	return sentAt.Add(e.options.RenewDeadline), err
 }
 

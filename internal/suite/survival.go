@@ -19,6 +19,7 @@ var Survival = Topic{
 	{"labels become right whatever happens to the server", disasters},
 	{"a server that is down is asked once per backoff step", longOutages},
 	{"all kinds are back with the first, also after another outage", backTogether},
+	{"the Lease shows first that the server is back", leaseEndsOutage},
 	{"the log of an outage tells how old the labels are", ageOfLabels},
 	{"a write that found no server is repeated when there is one", writeIsRepeated},
 	{"the next process finishes what a killed one left half done", nextProcess},
@@ -376,6 +377,30 @@ func backTogether(t *testing.T, podcount Program) {
 				testkit.WantBetween(t, fmt.Sprint("the first watch after ", away), watches[0], 0, 2*away+3*time.Second)
 				testkit.WantBetween(t, "the other kinds after that", watches[2]-watches[0], 0, time.Second)
 			}
+		})
+	}
+}
+
+// leaseEndsOutage shows that all kinds are back with the first answer about the Lease, which is asked for every few
+// seconds.
+func leaseEndsOutage(t *testing.T, podcount Program) {
+	for range 10 { // because of the jitter
+		Simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", ControlPlane)
+			podcount.StartReplica(t, f, "a")
+			testkit.Pass(10 * time.Second)
+			second := podcount.StartReplica(t, f, "b") // it stands by, so it survives the outage
+			testkit.Pass(10 * time.Second)
+			second.Net.Kill()
+			testkit.Pass(2 * time.Minute)
+			second.Net.Restore()
+			restored := time.Now()
+			testkit.Pass(2*5*time.Second + time.Second)
+			watches := f.Requests(func(r fakekube.Request) bool {
+				return r.Verb == "watch" && r.At.After(restored) && strings.HasPrefix(r.Host, "b")
+			})
+			testkit.WantBetween(t, "watches soon after the outage", len(watches), 2, 3)
+			testkit.WantBetween(t, "the first of them", watches[0].At.Sub(restored), 0, 5*time.Second)
 		})
 	}
 }
