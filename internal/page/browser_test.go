@@ -170,17 +170,18 @@ func testLabelsComeFirst(t *testing.T, chromium *browser.Browser) {
 		label, members string
 		want           []string
 	}{
-		{total, "", []string{"hopegi/pod-count = 605\n", "on cp-1\n", "right for 12 s · written 13 s ago"}},
+		{total, "", []string{"hopegi/pod-count =\u00a0605\n", "on cp-1\n", "right for 12 s · written 13 s ago"}},
 		{total + `, nodes: ["cp-1", "cp-2", "cp-3"], nodeCount: 5`, "", []string{"on cp-1, cp-2 and 3 more nodes"}},
 		{total + `, nodes: ["cp-1", "cp-2", "cp-3"], nodeCount: 3`, "", []string{"on cp-1, cp-2 and cp-3"}},
 		{total + `, nodes: [], nodeCount: 0`, "", []string{"on no node", "-total-nodes '' chooses all"}},
 		{total + `, known: false, value: ""`, "", []string{"hopegi/pod-count\n", "Not known yet"}},
-		{total + "," + isWrong, "", []string{"wrong on cp-1, being written"}},
+		{total + "," + isWrong, "", []string{"hopegi/pod-count should be\u00a0605", "wrong on cp-1, being written"}},
 		{total + "," + isWrong, fails, []string{"The label of cp-1 could not be written",
-			"PATCH nodes/cp-1: 403 Forbidden. Grant patch on nodes.", "wrong on cp-1 · written"}},
-		{total + "," + isWrong, `mode: "dry run"`, []string{"hopegi/pod-count would be 605", "a dry run writes nothing"}},
-		{total + "," + isWrong, `mode: "prune"`, []string{"hopegi/pod-count is removed", "still on cp-1"}},
-		{total + ", secondsSinceWrite: null", `lease: {ours: false, known: true, holder: "podcount-b"}`,
+			"PATCH nodes/cp-1: 403 Forbidden. Grant patch on nodes.", "wrong on cp-1 · last written"}},
+		{total + "," + isWrong, `mode: "dry run"`,
+			[]string{"hopegi/pod-count would be\u00a0605", "a dry run writes nothing"}},
+		{total + "," + isWrong, `mode: "prune"`, []string{"hopegi/pod-count is being removed", "still on cp-1"}},
+		{total, `lease: {ours: false, known: true, holder: "podcount-b"}`,
 			[]string{"right for 12 s · podcount-b leads, and writes it"}},
 		{own, "", []string{"hopegi/pods: right on all 600 nodes"}},
 		{own + `, wrong: ["w-1", "w-2", "w-3"], wrongCount: 3, secondsRight: null`, "",
@@ -203,7 +204,7 @@ func testOutageIsSaidOnce(t *testing.T, chromium *browser.Browser) {
 		kinds: ["Pod", "Node"].map((name) => ({name, ready: true, objects: 7, problem: "list " + name + " fails"}))`
 	text := emitState(tab, outage)
 	testkit.WantText(t, text, "The API server has not answered for 40 s; the label is that old. Next try in 7 s.",
-		"connection refused. Start it.", "pods = 7", "last known 40 s ago · written 55 s ago")
+		"connection refused. Start it.", "pods should be\u00a07", "last known 40 s ago · last written 55 s ago")
 	for _, hidden := range []string{"list Pod fails", "being written"} {
 		if strings.Contains(text, hidden) {
 			t.Errorf("the page says %q beside the outage", hidden)
