@@ -290,7 +290,11 @@ const (
 // openPlayground opens the view of the machine, with two buttons.
 func openPlayground(t *testing.T, chromium *browser.Browser, o browser.Options) (*program, *browser.Tab) {
 	p := newProgram(wellState())
-	p.playground = &playground{buttons: twoButtons, reports: make(chan string)}
+	p.playground = &playground{
+		buttons:  twoButtons,
+		refusals: map[string]string{"wave": "another one is still going on: press again when it is done"},
+		reports:  make(chan string),
+	}
 	server := show(t, p, "127.0.0.1:0")
 	o.HasReducedMotion = true
 	tab := chromium.NewTab(t, o)
@@ -317,7 +321,6 @@ func testButtons(t *testing.T, chromium *browser.Browser) {
 		tab.Await("the end", fmt.Sprintf(say, "✓ done There is a new pod"))
 		testkit.WantNumber(t, "presses", int(p.playground.presses.Load()), 1)
 
-		p.playground.refusal = "another one is still going on: press again when it is done"
 		tab.Click("#playground li:last-child button")
 		tab.Await("the refusal", fmt.Sprintf(say, "– not pressed: another one is still going on"))
 		if text := tab.Text("#playground"); strings.Contains(text, "failed") || strings.Contains(text, "done There") {

@@ -51,10 +51,10 @@ func (p *program) sample() Sample {
 
 // playground stands for a playground in front of a podcount.
 type playground struct {
-	buttons string       // JSON
-	refusal string       // why a press is refused; "" accepts it
-	presses atomic.Int64 // requests that were accepted or refused
-	reports chan string  // JSON, to be sent to the page
+	buttons  string            // JSON
+	refusals map[string]string // why the presses of a button are refused, by its name
+	presses  atomic.Int64      // requests that were accepted or refused
+	reports  chan string       // JSON, to be sent to the page
 }
 
 // passOn returns a handler that serves the buttons, and passes on everything else.
@@ -62,12 +62,13 @@ func (g *playground) passOn(page http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", page)
 	mux.HandleFunc("GET /playground", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, g.buttons) })
-	mux.HandleFunc("POST /playground/{name}", func(w http.ResponseWriter, _ *http.Request) {
+	mux.HandleFunc("POST /playground/{name}", func(w http.ResponseWriter, r *http.Request) {
 		g.presses.Add(1)
-		if g.refusal != "" {
+		refusal := g.refusals[r.PathValue("name")]
+		if refusal != "" {
 			w.WriteHeader(http.StatusConflict)
 		}
-		fmt.Fprintf(w, `{"run": 1, "error": %q}`, g.refusal)
+		fmt.Fprintf(w, `{"run": 1, "error": %q}`, refusal)
 	})
 	mux.HandleFunc("GET /playground/events", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
