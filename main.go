@@ -265,10 +265,11 @@ func newRecorder(
 	eventOptions := events.Options{
 		Sink:     events.NewSink(client),
 		Instance: hostname(),
-		Outage:   outage,
-		Log:      tel.log,
-		Metrics:  tel.metrics,
-		Trace:    tel.trace,
+
+		ServerOutage: outage,
+		Log:          tel.log,
+		Metrics:      tel.metrics,
+		Trace:        tel.trace,
 	}
 	if o.DryRun {
 		eventOptions.DryRun = func(about events.Reference, reason, message string) {
@@ -330,7 +331,7 @@ type Controller struct {
 	isOnce bool          // -once is set: each object is written at most once
 	begun  chan struct{} // closed when work begins
 
-	resyncBegan *atomic.Pointer[time.Time] // when the Resync that runs was called; nil while none runs
+	looking *stopwatch // runs while Resync does, and when the controller begins to watch
 
 	tally *tally.Tally[Key] // counts keys if isOnce
 
@@ -448,9 +449,8 @@ func (c *Controller) callReconcile(ctx context.Context, key Key) (result Result,
 // callResync adds the keys that Resync returns. It turns a panic into an error.
 func (c *Controller) callResync() (err error) {
 	defer c.recoverPanic(&err)
-	now := time.Now()
-	c.resyncBegan.Store(&now)
-	defer c.resyncBegan.Store(nil)
+	c.looking.start()
+	defer c.looking.stop()
 	if c.Resync != nil {
 		c.add(c.Resync()...)
 	}
@@ -993,12 +993,31 @@ func (p *podCountController) labels() []page.Label {
 	if isKnown && !p.options.Prune {
 		total.Value = strconv.Itoa(p.pods.Len())
 	}
-	p.total.Describe(&total)
-	p.own.Describe(&own)
+	lostAt := earliest(p.nodes.LostAt(), p.pods.LostAt())
+	hasLost := lostAt != nil && time.Since(*lostAt) > lossGrace
+	for label, history := range map[*page.Label]*page.LabelHistory{&total: &p.total, &own: &p.own} {
+		history.Describe(label)
+		if hasLost {
+			label.SecondsOld = page.SecondsSince(*lostAt)
+		}
+	}
 	if p.options.NodeLabel == "" {
 		return []page.Label{total}
 	}
 	return []page.Label{total, own}
+}
+
+// lossGrace is how long no watch may be open until the page says so. A watch that ends is followed by the next one at once.
+const lossGrace = 5 * time.Second
+
+// earliest returns the first of the times that are not nil.
+func earliest(times ...*time.Time) (first *time.Time) {
+	for _, at := range times {
+		if at != nil && (first == nil || at.Before(*first)) {
+			first = at
+		}
+	}
+	return first
 }
 
 // historyOf returns the history of a label that podcount writes.
@@ -1439,9 +1458,10 @@ type manager struct {
 	life     *process.Lifetime
 	started  time.Time
 
-	server string                // the URL of the API server; a password in it is hidden
-	away   *retry.Shared         // the backoff of the caches while the API server is away
-	outage *logging.ServerOutage // logs that the API server is away
+	server        string                // the URL of the API server; a password in it is hidden
+	serverBackoff *retry.Shared         // the backoff of all who ask it, while it does not answer
+	serverOutage  *logging.ServerOutage // logs that it does not answer
+	writesAgain   *ratelimit.Bucket     // limits retryWrites
 
 	// The caches. Each one runs if an active controller watches it.
 	pods   *Reflector[*Pod]
@@ -1493,9 +1513,18 @@ func newManager(o *options.Options, client *kube.Client, life *process.Lifetime,
 		leading: make(chan struct{}),
 		watched: map[anyReflector]struct{}{},
 	}
-	m.away = retry.NewShared(initialBackoff, maxBackoff, m.retryWrites)
-	m.outage = logging.NewServerOutage(tel.log, kube.IsUnanswered, m.describeAge)
-	m.recorder = newRecorder(o, client, m.outage, tel)
+	m.writesAgain = ratelimit.NewBucket(1/maxBackoff.Seconds(), 1)
+	m.serverOutage = logging.NewServerOutage(tel.log, kube.IsUnanswered, m.describeAge)
+	m.serverBackoff = retry.NewShared(retry.SharedOptions{
+		Base:      initialBackoff,
+		Limit:     maxBackoff,
+		OnFailure: m.serverOutage.Failed,
+		OnOver: func() {
+			m.serverOutage.Worked()
+			m.retryWrites()
+		},
+	})
+	m.recorder = newRecorder(o, client, m.serverOutage, tel)
 	wantsProtobuf := o.Wire == "protobuf"
 	pods := newPodKind()
 	pods.Namespace = o.Namespace
@@ -1524,12 +1553,13 @@ func NewCache[T Object[T]](m *manager, kind Kind[T]) *Reflector[T] {
 		Client:  m.client,
 		Kind:    kind,
 		Store:   NewStore[T](),
-		Away:    m.away,
-		Outage:  m.outage,
 		Log:     m.log,
 		Metrics: m.metrics,
 		Trace:   m.trace,
 		Once:    m.options.Once,
+
+		ServerBackoff: m.serverBackoff,
+		ServerOutage:  m.serverOutage,
 	})
 }
 
@@ -1555,8 +1585,8 @@ func (m *manager) joinElection(ownNamespace string) {
 		RenewDeadline:  o.RenewDeadline,
 		RetryPeriod:    o.RetryPeriod,
 		ReleaseTimeout: releaseTimeout,
-		Away:           m.away,
-		Outage:         m.outage,
+		ServerBackoff:  m.serverBackoff,
+		ServerOutage:   m.serverOutage,
 		Log:            m.log,
 		OnLost: func(err error) {
 			m.life.StopWith(err)
@@ -1589,10 +1619,10 @@ func (m *manager) setUp() {
 func (m *manager) prepare(c *Controller) {
 	c.isOnce = m.options.Once
 	c.begun = make(chan struct{})
-	c.resyncBegan = new(atomic.Pointer[time.Time])
+	c.looking = newStopwatch()
 	c.watched = map[anyReflector]struct{}{}
 	c.panics = logging.NewPanics(m.log, "a controller", "controller", c.Name)
-	c.outage = logging.NewOutage(m.log, c.Name, "writing again", "controller", c.Name).Of(m.outage)
+	c.outage = logging.NewOutage(m.log, c.Name, "writing again", "controller", c.Name).MutedBy(m.serverOutage)
 	c.coolingDown = new(sync.Map)
 	c.tally = tally.New[Key]()
 	c.life = m.life
@@ -1612,8 +1642,12 @@ func (m *manager) prepare(c *Controller) {
 	}
 }
 
-// retryWrites makes the controllers retry what they could not write while the API server was away. It answers again.
+// retryWrites makes the controllers retry what they could not write while the API server was away. It answers again. If
+// it comes and goes, writes wait for their own backoffs.
 func (m *manager) retryWrites() {
+	if !m.writesAgain.Allow() {
+		return
+	}
 	for _, c := range m.active {
 		c.queue.RetryNow(kube.IsUnanswered)
 	}
@@ -1622,7 +1656,7 @@ func (m *manager) retryWrites() {
 // describeAge says in the log of an outage how old the labels are.
 func (m *manager) describeAge() []any {
 	lostAt := m.lostAt()
-	if lostAt == nil {
+	if lostAt == nil || m.options.DryRun {
 		return nil
 	}
 	return []any{"labels_age", time.Since(*lostAt).Round(time.Second)}
@@ -1630,16 +1664,11 @@ func (m *manager) describeAge() []any {
 
 // lostAt returns the time whose numbers the labels show, because podcount has not heard of the pods or the nodes since
 // then. It is nil if podcount hears of both, or writes no labels.
-func (m *manager) lostAt() (earliest *time.Time) {
+func (m *manager) lostAt() *time.Time {
 	if _, writesLabels := m.watched[m.nodes]; !writesLabels {
 		return nil
 	}
-	for _, lostAt := range []*time.Time{m.pods.LostAt(), m.nodes.LostAt()} {
-		if lostAt != nil && (earliest == nil || lostAt.Before(*earliest)) {
-			earliest = lostAt
-		}
-	}
-	return earliest
+	return earliest(m.pods.LostAt(), m.nodes.LostAt())
 }
 
 // The limits of the steps of a shutdown. docs/operating.md shows the same numbers.
@@ -1753,7 +1782,7 @@ func (m *manager) runControllers() {
 	for _, c := range m.active {
 		c.outage.Stop()
 	}
-	m.outage.Stop()
+	m.serverOutage.Stop()
 }
 
 // maxStartPause is the longest pause between the starts of two controllers. The shortest is half of it. Without pauses,
@@ -1827,9 +1856,11 @@ func (m *manager) runController(c *Controller, pause time.Duration) {
 	m.log.Info("caches are complete: work begins", "controller", c.Name)
 	close(c.begun)
 	c.beginTally()
+	c.looking.start()
 	for _, begin := range c.beginWatches {
 		begin()
 	}
+	c.looking.stop()
 	for range m.options.Workers {
 		m.running.Go("worker of "+c.Name, func() { m.runWorker(c) })
 	}
@@ -1943,7 +1974,7 @@ func (m *manager) remindOfLists(ctx context.Context, listTimeout time.Duration) 
 		if len(kinds) == 0 {
 			return
 		}
-		m.log.Warn("there is no complete list yet", "of", strings.Join(kinds, ", "),
+		m.log.Info("there is no complete list yet", "of", strings.Join(kinds, ", "),
 			"gives_up_in", time.Until(givesUpAt).Round(time.Second))
 	}
 }
@@ -1999,8 +2030,8 @@ func (m *manager) isAllDone() bool {
 	return true
 }
 
-// endOnce logs the outcome of -once. If objects are still wrong, it ends -once with an error that names them. It also
-// does if a controller could not do what the flags ask for.
+// endOnce logs the outcome of -once. If objects are still wrong, it ends -once with an error that names them. It ends it
+// with another error if a controller cannot do what the flags ask for.
 func (m *manager) endOnce(after string) {
 	m.summarize()
 	var left []string
@@ -2011,6 +2042,9 @@ func (m *manager) endOnce(after string) {
 	}
 	if len(left) > 0 {
 		m.life.StopWith(fmt.Errorf("%s: %s%s: the log says why", m.options.OnceFlag(), strings.Join(left, "; "), after))
+	}
+	if len(m.incompleteCaches()) > 0 {
+		return // It is not known yet what cannot be done.
 	}
 	for _, c := range m.active {
 		if unmet := c.callTotals().Unmet; unmet != nil {
@@ -2137,9 +2171,8 @@ func (m *manager) stuck() (stuck []string) {
 		}
 	}
 	for _, c := range m.active {
-		if began := c.resyncBegan.Load(); began != nil && time.Since(*began) > limit {
-			stuck = append(stuck, fmt.Sprintf("%s: Resync has not returned for %v", c.Name,
-				time.Since(*began).Round(time.Second)))
+		if took := c.looking.elapsed(); took > limit {
+			stuck = append(stuck, fmt.Sprintf("%s: has looked for work for %v", c.Name, took.Round(time.Second)))
 		}
 		problem := ""
 		answered := background.Go(func() { problem = c.queue.Stuck(limit) })
@@ -2229,30 +2262,30 @@ func (m *manager) labelsState() []page.Label {
 	return labels
 }
 
-// silence describes that the API server does not answer, for the page. It is nil while the server answers the lists and
-// watches of any kind.
+// silence describes that the API server does not answer, for the page. It is nil while a watch of any kind is open.
 func (m *manager) silence() *page.Silence {
-	since := m.started // of what podcount knows; before the first lists, that is nothing
-	var problem *logging.Problem
+	var since *time.Time // of what podcount knows; nil before the first lists
 	for cache := range m.watched {
 		state := cache.State()
+		lostAt := cache.LostAt()
 		if state.IsAbsent {
 			continue
 		}
-		if state.Problem == nil || !kube.IsUnanswered(state.Problem.Err) {
+		if state.IsReady && lostAt == nil {
 			return nil
 		}
-		problem = state.Problem
-		if lostAt := cache.LostAt(); lostAt != nil && (since == m.started || lostAt.Before(since)) {
-			since = *lostAt
-		}
+		since = earliest(since, lostAt)
 	}
-	if problem == nil {
+	if since == nil {
+		since = &m.started
+	}
+	problem, isAway := m.serverOutage.Problem()
+	if !isAway {
 		return nil
 	}
 	return &page.Silence{
-		Seconds:         time.Since(since).Seconds(),
-		SecondsUntilTry: max(0, time.Until(m.away.NextTry()).Seconds()),
+		Seconds:         time.Since(*since).Seconds(),
+		SecondsUntilTry: max(0, time.Until(m.serverBackoff.NextTry()).Seconds()),
 		Error:           problem.Err.Error(),
 		Advice:          kube.Advice(problem.Err),
 	}
@@ -2375,12 +2408,15 @@ func (m *manager) leaseState() *page.Lease {
 	}
 	_, identity := m.election.Lease()
 	holder, isKnown := m.election.Holder()
+	problem, _ := m.election.Problem()
 	return &page.Lease{
 		Name:     m.election.Name(),
 		Identity: identity,
 		IsOurs:   m.election.MayWrite() == nil,
 		Holder:   holder,
 		IsKnown:  isKnown,
+		Problem:  problem.Text,
+		Advice:   kube.Advice(problem.Err),
 	}
 }
 

@@ -182,10 +182,46 @@ func TestHangingControllerDoesNotKeepTheLease(t *testing.T) {
 	}
 }
 
+// The page must not tell for how long podcount has been running in place of how long the server has been away.
+func TestSilenceCountsFromTheLostWatch(t *testing.T) {
+	var m *manager
+	withController(t, Controller{Name: "none", Setup: func(of *manager, c *Controller) {
+		m = of
+		Watch(c, m.nodes, OwnKey)
+		c.Reconcile = func(context.Context, Key) (Result, error) { return Result{}, nil }
+	}})
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", suite.ControlPlane)
+		p := podcount.Start(t, f)
+		testkit.Pass(72 * time.Hour)
+		testkit.WantEqual(t, "silence while the server answers", m.silence() == nil, true)
+		p.Net.Kill()
+		killed := time.Now()
+		testkit.Pass(40 * time.Second)
+		silence := m.silence()
+		testkit.WantBetween(t, "the silence", silence.Seconds, 39, 41)
+
+		dialed := p.Net.Dialed()
+		testkit.Pass(time.Duration(silence.SecondsUntilTry*float64(time.Second)) - time.Millisecond)
+		testkit.WantNumber(t, "tries before the next one", p.Net.Dialed()-dialed, 0)
+		testkit.Pass(2 * time.Millisecond)
+		testkit.WantBetween(t, "tries then", p.Net.Dialed()-dialed, 1, 3)
+
+		p.Net.Restore()
+		for range 1000 {
+			testkit.Pass(100 * time.Millisecond)
+			if silence := m.silence(); silence != nil {
+				testkit.WantBetween(t, "the silence while the server is back", silence.Seconds, 40, time.Since(killed).Seconds()+1)
+			}
+		}
+		testkit.WantEqual(t, "silence at the end", m.silence() == nil, true)
+	})
+}
+
 func TestLivezNamesWhatHangs(t *testing.T) {
 	for _, row := range []struct{ where, want string }{
 		{"reconcile", "hangs: a worker has been processing cp for 2m3"},
-		{"tick", "hangs: Resync has not returned for 2m3"},
+		{"tick", "hangs: has looked for work for 2m3"},
 		{"change", "Node: a change has not been taken for 2m3"},
 	} {
 		t.Run(row.where, func(t *testing.T) { testLivez(t, row.where, row.want) })

@@ -138,12 +138,12 @@ func (q *Queue[K]) Done(key K, result Result, err error) {
 	}
 }
 
-// RetryNow ends the backoff of the keys whose last error is meant, because its reason is gone.
-func (q *Queue[K]) RetryNow(isMeant func(err error) bool) {
+// RetryNow ends the backoff of the keys to whose last error this applies: its reason is gone.
+func (q *Queue[K]) RetryNow(applies func(err error) bool) {
 	q.do(func() {
 		for _, item := range q.items {
 			isWaiting := item.stage == stageWaiting && item.failing != nil
-			if isWaiting && isMeant(item.failing.lastErr) {
+			if isWaiting && applies(item.failing.lastErr) {
 				item.notBefore = time.Now()
 				q.settle(item)
 				q.logStep("retry now", item)

@@ -122,18 +122,18 @@ type Reflector[T Object[T]] struct {
 	discoveryOutage *logging.Outage
 	confirmOutage   *logging.Outage
 
-	// The backoff while the server is away. All reflectors share it.
-	away          *retry.Member // of lists and watches
-	awayDiscovery *retry.Member
+	// The backoffs while the server does not answer, which all who ask it share.
+	serverBackoff    *retry.Member // of lists and watches
+	discoveryBackoff *retry.Member
 
 	synced     chan struct{} // closed by markSynced
 	markSynced func()        // may be called more than once
 
 	lostAt atomic.Pointer[time.Time] // see LostAt; atomic, because the details of a ServerOutage need it
 
-	// Run has been publishing since then, in nanoseconds since madeAt; 0 while it does something else.
-	publishing atomic.Int64
-	madeAt     time.Time
+	// These run while a handler has a change from lists and watches, or from discovery.
+	publishing *stopwatch
+	refreshing *stopwatch
 
 	installed atomic.Pointer[Installation] // see Installed
 	isMissing atomic.Bool                  // discovery has answered that the resource is not installed
@@ -179,16 +179,16 @@ type Reflector[T Object[T]] struct {
 	suspectsRestore  bool      // etcd may have been restored from a backup; see haveVersionsGoneBack
 }
 
-// ReflectorOptions configure a reflector. All fields except Outage, Once and Trace are required.
+// ReflectorOptions configure a reflector. All fields except Once and Trace are required.
 type ReflectorOptions[T Object[T]] struct {
-	Client  *kube.Client
-	Kind    Kind[T]
-	Store   *Store[T]
-	Away    *retry.Shared         // the backoff while the server is away
-	Outage  *logging.ServerOutage // logs that the server is away
-	Log     *slog.Logger
-	Metrics *metrics.Registry
-	Trace   *trace.Trace // gets a step for each list, watch, frame, change and patch
+	Client        *kube.Client
+	Kind          Kind[T]
+	Store         *Store[T]
+	ServerBackoff *retry.Shared         // the backoff of all who ask the server, while it does not answer
+	ServerOutage  *logging.ServerOutage // logs that the server does not answer
+	Log           *slog.Logger
+	Metrics       *metrics.Registry
+	Trace         *trace.Trace // gets a step for each list, watch, frame, change and patch
 
 	// Once makes Run return if the server does not have the resource, or cannot be reached until a person acts.
 	// Otherwise Run waits.
@@ -206,14 +206,16 @@ func NewReflector[T Object[T]](o ReflectorOptions[T]) *Reflector[T] {
 		log:             o.Log,
 		metrics:         o.Metrics,
 		trace:           o.Trace,
-		outage:          logging.NewOutage(o.Log, name, "watching again", "kind", name).Of(o.Outage),
-		discoveryOutage: logging.NewOutage(o.Log, name, "discovery answers again", "kind", name).Of(o.Outage),
-		confirmOutage:   logging.NewOutage(o.Log, name, "the cache is confirmed", "kind", name).Of(o.Outage),
-		away:            o.Away.Join(),
-		awayDiscovery:   o.Away.Join(),
+		outage:          logging.NewOutage(o.Log, name, "watching again", "kind", name).MutedBy(o.ServerOutage),
+		discoveryOutage: logging.NewOutage(o.Log, name, "discovery answers again", "kind", name).MutedBy(o.ServerOutage),
+		confirmOutage:   logging.NewOutage(o.Log, name, "the cache is confirmed", "kind", name).MutedBy(o.ServerOutage),
 		synced:          make(chan struct{}),
-		madeAt:          time.Now(),
 		relistReason:    "start",
+
+		serverBackoff:    o.ServerBackoff.Join(),
+		discoveryBackoff: o.ServerBackoff.Join(),
+		publishing:       newStopwatch(),
+		refreshing:       newStopwatch(),
 	}
 	r.markSynced = sync.OnceFunc(func() { close(r.synced) })
 	r.decoder = newDecoder(&r.kind)
@@ -271,6 +273,7 @@ func (r *Reflector[T]) runWhileInstalled(ctx context.Context) {
 	defer func() { r.session.end() }() // a closure, because r.session changes
 	for ctx.Err() == nil {
 		found, err := r.discover(ctx)
+		wait := r.untilNextDiscovery(err)
 		isNotInstalled := errors.Is(err, errNotInstalled)
 		switch {
 		case ctx.Err() != nil:
@@ -290,16 +293,20 @@ func (r *Reflector[T]) runWhileInstalled(ctx context.Context) {
 			r.markSynced()
 			return
 		}
-		r.awayDiscovery.Sleep(ctx, r.untilNextDiscovery(err))
+		r.discoveryBackoff.Sleep(ctx, wait)
 	}
 }
 
 // untilNextDiscovery returns how long to wait after discovery has ended with err, which is nil if it has worked.
 func (r *Reflector[T]) untilNextDiscovery(err error) time.Duration {
-	if kube.IsUnanswered(err) {
-		return r.awayDiscovery.Unanswered()
+	switch {
+	case err == nil || errors.Is(err, errNotInstalled):
+		r.discoveryBackoff.Works()
+	case kube.IsUnanswered(err):
+		return r.discoveryBackoff.Unanswered(err)
+	case kube.StatusOf(err).Code != 0:
+		r.discoveryBackoff.Answered()
 	}
-	r.awayDiscovery.Answered()
 	return max(kube.RetryAfter(err), jittered(discoveryInterval, 0.2))
 }
 
@@ -379,7 +386,7 @@ func (r *Reflector[T]) setInstalled(found Installation) {
 	r.installed.Store(&found)
 	r.isMissing.Store(false)
 	for _, obj := range r.All() {
-		r.publish(Delta[T]{Old: obj, New: obj})
+		r.publish(r.refreshing, Delta[T]{Old: obj, New: obj})
 	}
 }
 
@@ -388,14 +395,14 @@ func (r *Reflector[T]) handleRemoval() {
 	r.log.Info("the resource was removed: waiting for it to be installed again",
 		"resource", r.kind.Resource, "in", r.kind.API)
 	r.outage.Forget("watch")
-	r.away.Answered() // Discovery was answered.
+	r.serverBackoff.Answered() // It waits for no answer any more.
 	r.installed.Store(nil)
 	r.isMissing.Store(true)
 	r.failed = retry.Streak{}
 	r.expired = retry.Streak{}
 	r.requireRelist("return")
 	emptyList := r.BeginList()
-	r.publish(emptyList.Commit()...)
+	r.publish(r.refreshing, emptyList.Commit()...)
 	r.endWaitIfConfirmed()
 }
 
@@ -449,12 +456,12 @@ func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 	return nil
 }
 
-// pause waits before the next request, or until ctx ends. It ends early if the server was away, and has answered another
-// reflector.
+// pause waits before the next request, or until ctx ends. If the server has not answered, and answers another reflector
+// now, that ends the wait, too.
 func (r *Reflector[T]) pause(ctx context.Context, wait time.Duration) {
 	r.setPause(wait)
-	r.away.Sleep(ctx, wait)
-	r.setPause(0)
+	r.serverBackoff.Sleep(ctx, wait)
+	r.setPause(0) // for isPaused
 }
 
 func (r *Reflector[T]) setPause(wait time.Duration) {
@@ -476,13 +483,17 @@ func (r *Reflector[T]) isWrongSelector(err error) bool {
 
 // recordFailure logs a failed list or watch, and returns how long to wait before the next request.
 func (r *Reflector[T]) recordFailure(problem string, err error) (wait time.Duration) {
-	r.outage.Failed("watch", problem, kube.PauseBetweenComplaints(err), "err", err)
 	r.watchedSince = time.Time{}
 	if kube.IsUnanswered(err) {
-		return r.away.Unanswered()
+		wait = r.serverBackoff.Unanswered(err) // first, because it may mute the outage
+	} else {
+		wait = waitAfterFailure(&r.failed, err)
 	}
-	r.away.Answered()
-	return waitAfterFailure(&r.failed, err)
+	if kube.StatusOf(err).Code != 0 && !kube.IsUnanswered(err) {
+		r.serverBackoff.Answered()
+	}
+	r.outage.Failed("watch", problem, kube.PauseBetweenComplaints(err), "err", err)
+	return wait
 }
 
 // waitAfterFailure adds a failure to those that follow one another. It returns how long to wait before the next request:
@@ -508,6 +519,7 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 	r.noticeRestore(answeredBefore, meta.ResourceVersion) // This only says it, because the list has repaired it.
 	r.forgetAnsweredVersion(answeredBefore)
 	r.recordList(start)
+	r.serverBackoff.Works()
 	r.markSynced()
 	return nil
 }
@@ -516,7 +528,7 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 func (r *Reflector[T]) commitList(listing *Listing[T], version string, start time.Time) {
 	isFirst := !background.IsClosed(r.synced)
 	changes := listing.Commit()
-	r.publishFromRun(changes...)
+	r.publish(r.publishing, changes...)
 
 	changeCount := len(changes)
 	if isFirst {
@@ -607,7 +619,7 @@ func (r *Reflector[T]) audit(ctx context.Context) error {
 		return nil
 	}
 	differences, changes := listing.CommitExact(version)
-	r.publishFromRun(changes...)
+	r.publish(r.publishing, changes...)
 	drift := slices.DeleteFunc(differences, r.isHarmless)
 	r.reportDrift(drift, start)
 	r.resumeFrom(version)
@@ -813,7 +825,7 @@ func (r *Reflector[T]) readPage(
 		return wire.ListMeta{}, err
 	}
 	defer body.Close()
-	r.away.Answered()
+	r.serverBackoff.Answered()
 	add := func(obj T, metadata packed.Draft) (kept bool, err error) {
 		progress.logIfSlow(listing.count)
 		return listing.Add(obj, metadata)
@@ -878,7 +890,7 @@ func (r *Reflector[T]) openAndConsume(ctx context.Context) watchEnd {
 		return watchEnd{err: err}
 	}
 	defer body.Close()
-	r.away.Answered()
+	r.serverBackoff.Answered()
 	if r.suspectsRestore && r.haveVersionsGoneBack(ctx) {
 		r.requireRelist("restored")
 		return watchEnd{} // Nothing looks at it, because a list is due.
@@ -887,17 +899,19 @@ func (r *Reflector[T]) openAndConsume(ctx context.Context) watchEnd {
 }
 
 // recordLoss records that no watch keeps the store up to date from now on. A watch that was silent has not done so since
-// its last event.
+// its last event, or since it was opened.
 func (r *Reflector[T]) recordLoss(end watchEnd) {
 	at := time.Now()
-	if errors.Is(end.err, kube.ErrSilent) {
-		at = r.lastContact
+	if end.isOpened && kube.WasSilent(end.err) {
+		at = at.Add(-end.lasted)
+		if r.lastContact.After(at) {
+			at = r.lastContact
+		}
 	}
 	r.lostAt.CompareAndSwap(nil, &at)
 }
 
-// LostAt returns how new the store is: it is nil while a list has just been read or a watch is open, and before the
-// first list. Otherwise the store shows the cluster as it was at this time.
+// LostAt returns since when no watch keeps the store up to date. It is nil while one does, and before the first list.
 func (r *Reflector[T]) LostAt() *time.Time { return r.lostAt.Load() }
 
 // errNotEnded means that a watch has lasted longer than the server was asked to let it last.
@@ -1030,7 +1044,10 @@ func (r *Reflector[T]) consume(ctx context.Context, request kube.Request, body *
 	r.emit(trace.Step{Point: trace.Watching, Version: from})
 	r.decoder.wire.WantsHead = r.trace.IsOn
 	// A watch that stays open for a while works, even if it brings no events. One that ends at once does not.
-	stayedOpen := time.AfterFunc(briefWatch, func() { r.outage.Worked("watch") })
+	stayedOpen := time.AfterFunc(briefWatch, func() {
+		r.serverBackoff.Works()
+		r.outage.Worked("watch")
+	})
 	defer stayedOpen.Stop()
 
 	err := r.decoder.events(body, body.IsProtobuf, func(event WatchEvent[T]) error {
@@ -1075,7 +1092,7 @@ func (r *Reflector[T]) handleEvent(event WatchEvent[T]) error {
 	}
 	if event.Type != "BOOKMARK" {
 		changes := r.Apply(event.Type, event.Object)
-		r.publishFromRun(changes...)
+		r.publish(r.publishing, changes...)
 		hasNoEffect := len(changes) == 0
 		if hasNoEffect {
 			r.emitChange(Delta[T]{Old: event.Object, New: event.Object})
@@ -1433,31 +1450,47 @@ func (r *Reflector[T]) collectionPath(namespace string) string {
 }
 
 // publish calls the functions that Subscribe has registered.
-func (r *Reflector[T]) publish(changes ...Delta[T]) {
+// The stopwatch runs while one of them has a change.
+func (r *Reflector[T]) publish(handling *stopwatch, changes ...Delta[T]) {
 	for _, change := range changes {
 		r.emitChange(change)
+		handling.start()
 		for _, handle := range r.handlers {
 			handle(change)
 		}
+		handling.stop()
 	}
 }
 
-// publishFromRun is publish for the goroutine of Run. Stuck notices if a handler hangs.
-func (r *Reflector[T]) publishFromRun(changes ...Delta[T]) {
-	r.publishing.Store(int64(time.Since(r.madeAt)))
-	defer r.publishing.Store(0)
-	r.publish(changes...)
-}
-
-// Stuck says so if Run has waited for a handler for longer than limit. Nothing else can hang, because each request has
-// a time limit. It returns "" if Run goes on.
+// Stuck says so if a function that Subscribe has registered has not returned for longer than limit. Nothing else can
+// hang, because each request has a time limit. Stuck returns "" otherwise.
 func (r *Reflector[T]) Stuck(limit time.Duration) string {
-	began := time.Duration(r.publishing.Load())
-	took := time.Since(r.madeAt) - began
-	if began == 0 || took <= limit {
+	took := max(r.publishing.elapsed(), r.refreshing.elapsed())
+	if took <= limit {
 		return ""
 	}
 	return fmt.Sprintf("a change has not been taken for %v", took.Round(time.Second))
+}
+
+// stopwatch measures how long something takes that may hang. Any goroutine may read it.
+type stopwatch struct {
+	madeAt time.Time
+	began  atomic.Int64 // in nanoseconds since madeAt; 0 while it does not run
+}
+
+func newStopwatch() *stopwatch { return &stopwatch{madeAt: time.Now()} }
+
+func (s *stopwatch) start() { s.began.Store(int64(time.Since(s.madeAt)) | 1) } // never 0
+
+func (s *stopwatch) stop() { s.began.Store(0) }
+
+// elapsed returns how long the stopwatch has been running. It returns 0 if it does not run.
+func (s *stopwatch) elapsed() time.Duration {
+	began := s.began.Load()
+	if began == 0 {
+		return 0
+	}
+	return time.Since(s.madeAt) - time.Duration(began)
 }
 
 // recordContact records that the server has just sent an event. If nothing changes in the cluster, the server sends
@@ -1731,7 +1764,7 @@ func (r *Reflector[T]) Patch(
 		return now, err
 	}
 	r.noteAnsweredVersion(now.meta().ResourceVersion())
-	r.publish(r.ApplyAnswer(now)...)
+	r.publish(newStopwatch(), r.ApplyAnswer(now)...) // The queue sees whether this worker hangs.
 	if !isKept(now) {
 		r.recordPatch("stripped", now, errStripped)
 		return now, fmt.Errorf("patch %s/%s: %w", r.kind.Resource, now.meta().Key(), errStripped)

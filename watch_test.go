@@ -65,16 +65,28 @@ type testReflector struct {
 	deltas []string
 }
 
+// newServerBackoff makes the backoff of a reflector that alone asks its server.
+func newServerBackoff() *retry.Shared {
+	return retry.NewShared(retry.SharedOptions{
+		Base:      initialBackoff,
+		Limit:     maxBackoff,
+		OnFailure: func(error) {},
+		OnOver:    func() {},
+	})
+}
+
 // newPodCache makes a reflector of pods with a store of its own.
 func newPodCache(client *kube.Client, log *slog.Logger, kind Kind[*Pod]) *Reflector[*Pod] {
 	return NewReflector(ReflectorOptions[*Pod]{
 		Client:  client,
 		Kind:    kind,
 		Store:   NewStore[*Pod](),
-		Away:    retry.NewShared(initialBackoff, maxBackoff, func() {}),
 		Log:     log,
 		Metrics: metrics.NewRegistry(),
 		Trace:   new(trace.Trace),
+
+		ServerBackoff: newServerBackoff(),
+		ServerOutage:  logging.NewServerOutage(log, kube.IsUnanswered, nil),
 	})
 }
 
@@ -2609,10 +2621,12 @@ func benchmarkWatch(b *testing.B, listen func(*trace.Trace) (stop func())) {
 		Client:  client,
 		Kind:    Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", New: func() *Pod { return new(Pod) }},
 		Store:   NewStore[*Pod](),
-		Away:    retry.NewShared(initialBackoff, maxBackoff, func() {}),
 		Log:     log,
 		Metrics: metrics.NewRegistry(),
 		Trace:   steps,
+
+		ServerBackoff: newServerBackoff(),
+		ServerOutage:  logging.NewServerOutage(log, kube.IsUnanswered, nil),
 	})
 	r.resumeVersion = "1"
 	b.ReportAllocs()

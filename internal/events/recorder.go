@@ -91,15 +91,15 @@ type record struct {
 // DryRun shows an event instead of posting it.
 type DryRun func(about Reference, reason, message string)
 
-// Options configure a Recorder. All of them are required except Outage, DryRun and Trace.
+// Options configure a Recorder. All of them are required except DryRun and Trace.
 type Options struct {
-	Sink     Sink
-	Instance string                // the name of this process, for the field reportingInstance of each Event
-	Outage   *logging.ServerOutage // logs that the API server is away
-	Log      *slog.Logger
-	Metrics  *metrics.Registry // counts podcount_events_total
-	Trace    *trace.Trace      // gets a step for each event that is posted or dropped
-	DryRun   DryRun            // If it is set, it gets each event, and nothing is posted.
+	Sink         Sink
+	Instance     string                // the name of this process, for the field reportingInstance of each Event
+	ServerOutage *logging.ServerOutage // logs that the API server is away
+	Log          *slog.Logger
+	Metrics      *metrics.Registry // counts podcount_events_total
+	Trace        *trace.Trace      // gets a step for each event that is posted or dropped
+	DryRun       DryRun            // If it is set, it gets each event, and nothing is posted.
 }
 
 // Recorder posts Events. When something occurs again, it raises the count of the first Event. It drops and counts the
@@ -128,7 +128,7 @@ func NewRecorder(o Options) *Recorder {
 		records:      newLRU[occurrence, *record](maxRemembered),
 		totalLimit:   ratelimit.NewBucket(totalRate, totalBurst),
 		objectLimits: newLRU[string, *ratelimit.Bucket](maxRemembered),
-		outage:       logging.NewOutage(o.Log, "Events", "posting works again").Of(o.Outage),
+		outage:       logging.NewOutage(o.Log, "Events", "posting works again").MutedBy(o.ServerOutage),
 	}
 }
 

@@ -23,6 +23,9 @@ type Status struct {
 
 	call  call   // the request; empty if it is unknown
 	tried string // after a 401, a description of the credential
+
+	// isOfProxy means that a proxy has answered, because the server behind it does not.
+	isOfProxy bool
 }
 
 // maxRetryAfter is the longest wait that a server can ask for.
@@ -143,7 +146,18 @@ func readStatus(resp *http.Response, request call) *Status {
 	s.Code = resp.StatusCode
 	seconds, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // API servers never send a date here
 	s.Details.RetryAfterSeconds = max(s.Details.RetryAfterSeconds, seconds)
+	s.isOfProxy = isOfProxy(s)
 	return s
+}
+
+// isOfProxy reports whether a proxy has answered that the server behind it does not. An API server would give a reason,
+// or say when to come again.
+func isOfProxy(s *Status) bool {
+	switch s.Code {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return s.Reason == "" && s.Details.RetryAfterSeconds == 0
+	}
+	return false
 }
 
 // withJitter adds a random jitter to a wait. Otherwise all clients that the server refused at the same moment would

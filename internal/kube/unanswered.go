@@ -5,7 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
-	"net/http"
+	"os"
+	"strings"
 )
 
 // unanswered is the error of a request to which no answer has come: the server could not be reached, broke off the
@@ -28,19 +29,20 @@ func (c *Client) withoutAnswer(ctx context.Context, err error) error {
 	return unanswered{c.explain(cause), isHopeless(err)}
 }
 
-// IsUnanswered reports whether err says that the API server is away: no answer has come, or a proxy has answered that
-// the server behind it is away. Every other error shows that the server answers, or is about something else.
+// IsUnanswered reports whether err says that the API server is away: no answer has come, or that of a proxy. Every other
+// error shows that the server answers, or is about something else.
 func IsUnanswered(err error) bool {
-	if errors.As(err, new(unanswered)) {
-		return true
+	return errors.As(err, new(unanswered)) || StatusOf(err).isOfProxy
+}
+
+// WasSilent reports whether a stream has ended with err because nothing has arrived for a while. Then nothing is known
+// about that while. Any other stream that ends was whole until its end.
+func WasSilent(err error) bool {
+	if err == nil {
+		return false
 	}
-	status := StatusOf(err)
-	switch status.Code {
-	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		// An API server gives a reason, or says when to come again.
-		return status.Reason == "" && status.Details.RetryAfterSeconds == 0
-	}
-	return false
+	hasLostPing := strings.Contains(err.Error(), "http2: client connection lost") // net/http has no better sign.
+	return hasLostPing || errors.Is(err, ErrSilent) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // IsHopeless reports whether the same request would fail in the same way until a person acts: the server's certificate

@@ -30,7 +30,7 @@ import (
 // MaxLeaseDuration is the longest duration that fits a Lease, which has an int32 of seconds.
 const MaxLeaseDuration = math.MaxInt32 * time.Second
 
-// Options configure an election. All of them are required, except Outage. The durations mean the same as in client-go, where the usual
+// Options configure an election. All of them are required. The durations mean the same as in client-go, where the usual
 // values are 15, 10 and 2 seconds.
 // https://pkg.go.dev/k8s.io/client-go/tools/leaderelection#LeaderElectionConfig
 type Options struct {
@@ -59,9 +59,9 @@ type Options struct {
 	// OnLost is called once if this replica leads and loses the lease. Writes are no longer permitted by then.
 	OnLost func(why error)
 
-	Away   *retry.Shared         // the backoff of others, which ends when a request about the Lease is answered again
-	Outage *logging.ServerOutage // logs that the API server is away; it may be nil
-	Log    *slog.Logger
+	ServerBackoff *retry.Shared         // of all who ask the API server
+	ServerOutage  *logging.ServerOutage // logs that the API server is away
+	Log           *slog.Logger
 }
 
 // Election is one replica's part in an election, and its kube.Permit. All methods except Run are safe for concurrent
@@ -73,7 +73,8 @@ type Election struct {
 	path    string          // of the Lease
 	newMeta json.RawMessage // the metadata of a new Lease
 	outage  *logging.Outage // of the requests about the Lease
-	away    *retry.Member   // tells others when the API server answers again
+
+	serverBackoff *retry.Member // see tellOthers
 
 	tried     chan struct{} // closed by markTried
 	markTried func()        // may be called more than once
@@ -113,10 +114,11 @@ func New(client *kube.Client, o Options) *Election {
 		client:  client,
 		id:      fmt.Sprintf("%s_%016x", o.Host, rand.Uint64()),
 		path:    "/apis/coordination.k8s.io/v1/namespaces/" + o.Namespace + "/leases/" + o.Name,
-		away:    o.Away.Join(),
 		newMeta: json.RawMessage(fmt.Sprintf(`{"namespace":%q,"name":%q}`, o.Namespace, o.Name)),
 		writes:  map[context.Context]context.CancelCauseFunc{},
-		outage:  logging.NewOutage(o.Log, "lease", "requests work again", "lease", o.Namespace+"/"+o.Name).Of(o.Outage),
+		outage:  logging.NewOutage(o.Log, "lease", "requests work again", "lease", o.Namespace+"/"+o.Name).MutedBy(o.ServerOutage),
+
+		serverBackoff: o.ServerBackoff.Join(),
 
 		tried:     tried,
 		markTried: sync.OnceFunc(func() { close(tried) }),
@@ -137,6 +139,9 @@ func (e *Election) Holder() (identity string, isKnown bool) {
 	defer e.mu.Unlock()
 	return e.holder, e.isHolderKnown
 }
+
+// Problem returns why requests about the Lease fail now. isFailing is false if they work.
+func (e *Election) Problem() (now logging.Problem, isFailing bool) { return e.outage.Problem() }
 
 // observe records the Lease as it was read or written.
 func (e *Election) observe(current lease) {

@@ -12,6 +12,7 @@ import (
 	"podcount/internal/fakekube"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
+	"podcount/internal/logging"
 	"podcount/internal/retry"
 	"podcount/internal/testkit"
 )
@@ -58,6 +59,7 @@ func newElectionWith(t *testing.T, f server, host string, credential credentialS
 	cfg := &kubeconfig.Config{Server: base, Credential: withTLS}
 	client := kube.NewClient(cfg, kube.Options{Dial: line.Dial})
 	t.Cleanup(client.Close)
+	quietOutage := logging.NewServerOutage(slog.New(slog.DiscardHandler), kube.IsUnanswered, nil)
 	r := &replica{
 		log:  &testkit.Buffer{},
 		won:  make(chan struct{}),
@@ -78,8 +80,9 @@ func newElectionWith(t *testing.T, f server, host string, credential credentialS
 			cutRequests(why)
 			r.lost <- why
 		},
-		Away: retry.NewShared(time.Second, time.Second, func() {}),
-		Log:  slog.New(slog.NewTextHandler(r.log, nil)),
+		ServerBackoff: retry.NewShared(retry.SharedOptions{OnFailure: func(error) {}, OnOver: func() {}}),
+		ServerOutage:  quietOutage,
+		Log:           slog.New(slog.NewTextHandler(r.log, nil)),
 	})
 	client.SetPermit(r.Election)
 	return r

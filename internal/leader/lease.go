@@ -54,13 +54,20 @@ const microTime = "2006-01-02T15:04:05.000000Z07:00"
 // duration as soon as the server has it. After an error, the deadline is meaningless.
 func (e *Election) tryAcquireOrRenew(ctx context.Context) (deadline time.Time, err error) {
 	sentAt, err := e.update(ctx, e.claim)
-	switch {
-	case kube.IsUnanswered(err):
-		e.away.Unanswered() // The wait is for others. The lease has its own times.
-	case ctx.Err() == nil:
-		e.away.Answered()
-	}
+	e.tellOthers(err)
 	return sentAt.Add(e.options.RenewDeadline), err
+}
+
+// tellOthers tells all who ask the API server how it has answered a request about the Lease.
+func (e *Election) tellOthers(err error) {
+	switch {
+	case err == nil || errors.Is(err, errHeld):
+		e.serverBackoff.Works()
+	case kube.IsUnanswered(err):
+		e.serverBackoff.Unanswered(err) // The Lease has waits of its own.
+	case kube.StatusOf(err).Code != 0:
+		e.serverBackoff.Answered()
+	}
 }
 
 // leaseChange returns the spec that replaces the current one. It returns errHeld if the lease must not be changed,

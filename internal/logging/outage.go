@@ -26,7 +26,7 @@ type Outage struct {
 	again   string        // what the line at the end of an outage says
 	args    []any         // attributes of each line
 	details func() []any  // further attributes, which change; nil if there are none
-	server  *ServerOutage // gets the failures that are the server's; nil if there is none
+	server  *ServerOutage // see MutedBy; nil if nothing mutes this outage
 
 	mu        sync.Mutex // guards the fields below
 	state     outageState
@@ -54,14 +54,14 @@ func NewOutage(log *slog.Logger, subject, again string, args ...any) *Outage {
 func (o *Outage) Failed(part, problem string, pause time.Duration, args ...any) {
 	now := time.Now()
 	f := failure{at: now, problem: problem, args: args, pause: pause}
-	if o.failedForServer(part, f) {
-		return
-	}
-	o.serverAnswers(part)
+	isMuted := o.isMuted(f)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.state.addFailure(part, f)
 	switch {
+	case isMuted:
+		o.state.wasMuted = true
+		o.logFailureLocked(slog.LevelDebug, 0)
 	case o.state.mayAnnounce(now):
 		unannounced := o.state.announce(now)
 		o.logFailureLocked(slog.LevelWarn, unannounced)
@@ -76,7 +76,6 @@ func (o *Outage) Failed(part, problem string, pause time.Duration, args ...any) 
 
 // Worked reports that a try of a part has succeeded.
 func (o *Outage) Worked(part string) {
-	o.serverAnswers(part)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.state.workedAt = time.Now()
@@ -85,7 +84,6 @@ func (o *Outage) Worked(part string) {
 
 // Forget reports that a part is no longer needed, whether it works or not.
 func (o *Outage) Forget(part string) {
-	o.serverAnswers(part)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.removeLocked(part, "nothing fails any more", slog.LevelInfo)
@@ -93,9 +91,6 @@ func (o *Outage) Forget(part string) {
 
 // GiveUp reports that a part has failed and will not be retried.
 func (o *Outage) GiveUp(part string) {
-	if o.server != nil {
-		o.server.outage.GiveUp(o.serverPart(part))
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.removeLocked(part, "given up", slog.LevelDebug)
@@ -109,16 +104,17 @@ type Problem struct {
 
 // Problem returns the newest failure of the parts that fail now. isFailing is false if all of them work.
 func (o *Outage) Problem() (now Problem, isFailing bool) {
-	parts := o.ownPartsAtServer()
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	var newest *failingPart
 	for _, part := range o.state.failing {
-		parts = append(parts, *part)
+		if newest == nil || part.at.After(newest.at) {
+			newest = part
+		}
 	}
-	if len(parts) == 0 {
+	if newest == nil {
 		return Problem{}, false
 	}
-	newest := slices.MaxFunc(parts, func(a, b failingPart) int { return a.at.Compare(b.at) })
 	now.Text = newest.problem
 	now.Err = newest.err()
 	if now.Err != nil {
@@ -129,10 +125,9 @@ func (o *Outage) Problem() (now Problem, isFailing bool) {
 
 // Failing returns how many parts fail now.
 func (o *Outage) Failing() int {
-	atServer := len(o.ownPartsAtServer())
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return atServer + len(o.state.failing)
+	return len(o.state.failing)
 }
 
 // Stop ends the reminders. Call it when nothing is retried any more, as at the end of the process.
@@ -171,7 +166,7 @@ func (o *Outage) remind() {
 		return // The timer fired while another goroutine was stopping or replacing it.
 	}
 	isStillTried := o.state.recordReminder(now)
-	if isStillTried {
+	if isStillTried && !o.isMuted(o.state.newest().failure) {
 		o.logFailureLocked(slog.LevelWarn, 0)
 	}
 	o.setTimerLocked()
@@ -188,7 +183,7 @@ func (o *Outage) logFailureLocked(level slog.Level, unannounced int) {
 		took := time.Since(o.state.failingSince(newest))
 		args = append(args, "for", rounded(took), "failed_tries", o.state.tries)
 	}
-	if failing := len(o.state.failing); failing > 1 && o.details == nil {
+	if failing := len(o.state.failing); failing > 1 {
 		args = append(args, "failing", failing)
 	}
 	if unannounced > 0 {

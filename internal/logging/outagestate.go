@@ -29,7 +29,8 @@ type outageState struct {
 	isOn        bool
 	beganAt     time.Time
 	isAnnounced bool
-	tries       int // how many tries have failed since it began or, if it is not on, since the last one ended
+	wasMuted    bool // a failure of it was not announced, because the server was away
+	tries       int  // how many tries have failed since it began or, if it is not on, since the last one ended
 
 	// An announcement is the line at the beginning of an outage.
 	announcedAt []time.Time // the times of the announcements within announceSpan
@@ -78,6 +79,7 @@ func (s *outageState) addFailure(name string, f failure) {
 		s.isOn = true
 		s.beganAt = f.at
 		s.isAnnounced = false
+		s.wasMuted = false
 		s.tries = 0
 	}
 	s.tries++
@@ -176,7 +178,7 @@ func (s *outageState) remove(name string, now time.Time) (end outageEnd, isOver 
 		stillFailing: len(s.failing),
 		wasAnnounced: !s.isOn || s.isAnnounced,
 	}
-	if !end.wasAnnounced {
+	if !end.wasAnnounced && !s.wasMuted {
 		s.unannounced++
 	}
 	s.isOn = false

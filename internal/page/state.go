@@ -45,6 +45,7 @@ type Label struct {
 	WrongCount        int      `json:"wrongCount"`        // how many do not
 	SecondsRight      *float64 `json:"secondsRight"`      // since all nodes are right; nil if one is wrong, or not known
 	SecondsSinceWrite *float64 `json:"secondsSinceWrite"` // nil if podcount has not written it since its start
+	SecondsOld        *float64 `json:"secondsOld"`        // since podcount hears of pods or nodes no more; nil if it does
 }
 
 // Silence says that the API server does not answer.
@@ -112,8 +113,10 @@ type Lease struct {
 	Name     string `json:"name"` // NAMESPACE/NAME
 	Identity string `json:"identity"`
 	IsOurs   bool   `json:"ours"`
-	Holder   string `json:"holder"` // "" if nobody holds it
-	IsKnown  bool   `json:"known"`  // the Lease was read; before that, Holder is ""
+	Holder   string `json:"holder"`            // "" if nobody holds it
+	IsKnown  bool   `json:"known"`             // the Lease was read; before that, Holder is ""
+	Problem  string `json:"problem,omitempty"` // why requests about the Lease fail now
+	Advice   string `json:"advice,omitempty"`
 }
 
 // Writes counts the patches by their outcome, since the start.

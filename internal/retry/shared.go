@@ -7,109 +7,182 @@ import (
 	"time"
 )
 
-// maxWakePause is the longest pause of a Member after another one has got through, so that they do not all come at the
-// same moment.
-const maxWakePause = 500 * time.Millisecond
+const (
+	// maxWakePause is the longest pause of a Member that is woken, so that they do not all come at the same moment.
+	maxWakePause = 500 * time.Millisecond
 
-// Shared is the backoff of several loops that ask one server. While the server does not answer, they try again at the
-// same times, and each of these times counts as one failure, however many loops fail. As soon as one loop gets an
-// answer, the outage is over: the others try again at once, and the next outage begins with the shortest wait.
+	// maxInVain is how often in a row a Member is woken in vain. After that, its fault is its own.
+	maxInVain = 2
+)
+
+// Shared connects the backoffs of several loops that ask one server. Each loop that gets no answer has its own backoff,
+// but they share the end of an outage:
 //
-// A loop that the server answers takes no part in the outage, so a fault that concerns one loop alone delays no other.
+//   - When a loop gets an answer again, the outage is over. All loops that wait for an answer are woken.
+//   - When that loop has also done its work with it, the backoffs of all loops begin anew. Those that still wait are woken
+//     again, because they may have tried a moment too early.
+//
+// So all loops are back soon after the first, and an outage lengthens no wait of the next one. A server that answers and
+// fails again and again, perhaps because of what it is asked for, gets no more requests for that: a loop that was woken
+// twice in vain waits for its own backoff, as if it were alone, until it gets an answer itself.
 type Shared struct {
-	base, limit time.Duration // see Backoff
-	onOver      func()        // called at the end of each outage
+	o SharedOptions
 
-	mu       sync.Mutex // guards the fields below, and isWaiting of each Member
-	failures int        // the times at which loops have failed since the outage began
-	nextTry  time.Time  // when the loops that fail try again
-	over     chan struct{}
-	waiting  map[*Member]struct{} // the loops to which the server does not answer
+	mu      sync.Mutex // guards waiting, and the fields of all Members
+	waiting map[*Member]struct{}
 }
 
-// NewShared makes a Shared whose waits are those of Backoff. onOver is called when an outage is over, by the goroutine
-// of the loop that got an answer.
-func NewShared(base, limit time.Duration, onOver func()) *Shared {
-	return &Shared{
-		base:    base,
-		limit:   limit,
-		onOver:  onOver,
-		over:    make(chan struct{}),
-		waiting: map[*Member]struct{}{},
-	}
+// SharedOptions configure a Shared. All of them are required.
+type SharedOptions struct {
+	Base, Limit time.Duration // see Backoff
+
+	// OnFailure is called each time that a loop gets no answer, unless that comes too late: the outage is over. OnOver is
+	// called at the end of each outage. The goroutine of a loop calls them, and they must not wait.
+	OnFailure func(err error)
+	OnOver    func()
 }
 
-// NextTry returns when the loops to which the server does not answer try again. It is in the past while they try, and
-// zero if there are none.
-func (s *Shared) NextTry() time.Time {
+// NewShared makes a Shared whose loops all get answers.
+func NewShared(o SharedOptions) *Shared { return &Shared{o: o, waiting: map[*Member]struct{}{}} }
+
+// NextTry returns when the first of the loops that wait for an answer tries again. It is zero if all get answers.
+func (s *Shared) NextTry() (first time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.nextTry
+	for m := range s.waiting {
+		if first.IsZero() || m.nextTry.Before(first) {
+			first = m.nextTry
+		}
+	}
+	return first
 }
 
 // Member is the part of one loop in a Shared. Only that loop may use it.
-type Member struct{ shared *Shared }
+type Member struct {
+	shared *Shared
+
+	failures int           // in a row
+	nextTry  time.Time     // when the loop tries again
+	woken    chan struct{} // closed when the loop is woken; made by each failure
+	isWoken  bool          // woken is closed
+	sawWake  bool          // Sleep has returned for that, so that the next try is after it
+	inVain   int           // how often in a row the loop was woken, and got no answer
+	hadPart  bool          // the loop got no answer at least once since it has last done its work
+}
 
 // Join returns the part of another loop.
-func (s *Shared) Join() *Member { return &Member{s} }
+func (s *Shared) Join() *Member { return &Member{shared: s} }
 
-// Unanswered tells that the server has not answered the loop's last try. It returns how long to wait before the next
-// one. Wait with Sleep, which notices when another loop gets an answer.
-func (m *Member) Unanswered() (wait time.Duration) {
+// Unanswered tells that the server has not answered the loop's last try, which failed with err. It returns how long to
+// wait before the next one. Wait with Sleep, which notices when the loop is woken.
+func (m *Member) Unanswered(err error) (wait time.Duration) {
+	isLate, wait := m.backOff()
+	if !isLate {
+		m.shared.o.OnFailure(err)
+	}
+	return wait
+}
+
+// backOff returns how long to wait after a try without an answer. isLate means that the try began before the end of the
+// outage, so that it does not begin a new one.
+func (m *Member) backOff() (isLate bool, wait time.Duration) {
 	s := m.shared
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	isLate = m.isWoken && !m.sawWake
+	if m.sawWake {
+		m.inVain++
+	}
+	m.failures++
+	m.hadPart = true
+	m.isWoken = false
+	m.sawWake = false
+	m.woken = make(chan struct{})
+	wait = Backoff(m.failures, s.o.Base, s.o.Limit)
+	m.nextTry = time.Now().Add(wait)
 	s.waiting[m] = struct{}{}
-	isNextTryDue := !time.Now().Before(s.nextTry)
-	if isNextTryDue {
-		s.failures++
-		s.nextTry = time.Now().Add(Backoff(s.failures, s.base, s.limit))
-	}
-	return time.Until(s.nextTry)
+	return isLate, wait
 }
 
-// Answered tells that the server has answered the loop, if only with a refusal. If it did not answer this loop before,
-// the outage is over for all.
+// Answered tells that the server has answered the loop, if only with a refusal. If it did not before, the outage is over
+// for all.
 func (m *Member) Answered() {
-	if m.shared.end(m) {
-		m.shared.onOver()
+	if m.endOutage() {
+		m.shared.o.OnOver()
 	}
 }
 
-// end ends the outage if the server did not answer this loop until now.
-func (s *Shared) end(m *Member) (isOver bool) {
+func (m *Member) endOutage() (isOver bool) {
+	s := m.shared
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, isWaiting := s.waiting[m]; !isWaiting {
-		return false
+	_, isOver = s.waiting[m]
+	delete(s.waiting, m)
+	m.inVain = 0
+	m.isWoken = false
+	m.sawWake = false
+	if isOver {
+		s.wakeLocked()
 	}
-	clear(s.waiting)
-	s.failures = 0
-	s.nextTry = time.Time{}
-	close(s.over)
-	s.over = make(chan struct{})
-	return true
+	return isOver
 }
 
-// Sleep waits for d, or until ctx ends. It returns early if the loop waits because the server does not answer, and
-// another loop gets an answer.
+// Works tells that the loop has done its work with the server's answers.
+func (m *Member) Works() {
+	m.Answered()
+	s := m.shared
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !m.hadPart {
+		return // It knows nothing about the outage of others.
+	}
+	m.hadPart = false
+	m.failures = 0
+	for other := range s.waiting {
+		if other.mayBeWoken() {
+			other.failures = 0
+		}
+	}
+	s.wakeLocked()
+}
+
+// mayBeWoken reports whether an answer to others concerns the loop.
+func (m *Member) mayBeWoken() bool { return m.inVain < maxInVain }
+
+// wakeLocked ends the waits of the loops to which the server does not answer.
+func (s *Shared) wakeLocked() {
+	for m := range s.waiting {
+		if m.mayBeWoken() && !m.isWoken {
+			m.isWoken = true
+			close(m.woken)
+		}
+	}
+}
+
+// Sleep waits for d, or until ctx ends. It returns early if the loop is woken after a try that was not answered.
 func (m *Member) Sleep(ctx context.Context, d time.Duration) {
 	ended := time.Now().Add(d)
 	select {
-	case <-m.overIfWaiting():
+	case <-m.wokenIfWaiting():
+		m.seeWake()
 		Sleep(ctx, min(rand.N(maxWakePause), time.Until(ended)))
 	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }
 
-// overIfWaiting returns a channel that is closed at the end of the outage, or nil if the server answers this loop.
-func (m *Member) overIfWaiting() <-chan struct{} {
-	s := m.shared
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, isWaiting := s.waiting[m]; !isWaiting {
+func (m *Member) seeWake() {
+	m.shared.mu.Lock()
+	defer m.shared.mu.Unlock()
+	m.sawWake = true
+}
+
+// wokenIfWaiting returns a channel that is closed when the loop is woken, or nil if its last try was answered.
+func (m *Member) wokenIfWaiting() <-chan struct{} {
+	m.shared.mu.Lock()
+	defer m.shared.mu.Unlock()
+	if _, isWaiting := m.shared.waiting[m]; !isWaiting {
 		return nil
 	}
-	return s.over
+	return m.woken
 }

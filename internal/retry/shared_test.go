@@ -2,6 +2,7 @@ package retry
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,91 +15,176 @@ const (
 	testLimit = 16 * time.Second
 )
 
-// testShared runs a test in virtual time. ended counts the outages that are over.
-func testShared(t *testing.T, test func(t *testing.T, s *Shared, ended *int)) {
+var errAway = errors.New("the server is away")
+
+// sharedTest is a Shared that counts.
+type sharedTest struct {
+	*Shared
+	failed int // calls of OnFailure
+	ended  int // calls of OnOver
+}
+
+// testShared runs a test in virtual time.
+func testShared(t *testing.T, test func(t *testing.T, s *sharedTest)) {
 	synctest.Test(t, func(t *testing.T) {
-		ended := 0
-		test(t, NewShared(testBase, testLimit, func() { ended++ }), &ended)
+		s := &sharedTest{}
+		s.Shared = NewShared(SharedOptions{
+			Base:      testBase,
+			Limit:     testLimit,
+			OnFailure: func(error) { s.failed++ },
+			OnOver:    func() { s.ended++ },
+		})
+		test(t, s)
 	})
 }
 
-func TestLoopsThatFailTogetherWaitTogether(t *testing.T) {
-	testShared(t, func(t *testing.T, s *Shared, _ *int) {
-		first, second, third := s.Join(), s.Join(), s.Join()
-		for failure := range 4 {
-			wait := first.Unanswered()
-			shortest := testBase << failure
-			testkit.WantBetween(t, "the wait of the first loop", wait, shortest, 2*shortest)
-			testkit.Pass(10 * time.Millisecond)
-			for _, m := range []*Member{second, third} {
-				testkit.WantEqual(t, "the wait of another loop", m.Unanswered(), wait-10*time.Millisecond)
-			}
-			testkit.Pass(time.Until(s.NextTry()))
+// fail lets the tries of a loop fail, and waits after each but the last. It returns the last wait.
+func fail(t *testing.T, m *Member, times int) (wait time.Duration) {
+	for range times {
+		m.Sleep(t.Context(), wait)
+		wait = m.Unanswered(errAway)
+	}
+	return wait
+}
+
+// sleeping returns a function that waits until a loop has slept for d, and returns how long it has slept.
+func sleeping(t *testing.T, m *Member, d time.Duration) (slept func() time.Duration) {
+	start := time.Now()
+	took := make(chan time.Duration, 1)
+	go func() {
+		m.Sleep(t.Context(), d)
+		took <- time.Since(start)
+	}()
+	synctest.Wait()
+	return func() time.Duration { return <-took }
+}
+
+func TestLoopWithoutAnAnswerBacksOff(t *testing.T) {
+	testShared(t, func(t *testing.T, s *sharedTest) {
+		m := s.Join()
+		for failure := range 6 {
+			shortest := min(testBase<<failure, testLimit)
+			wait := m.Unanswered(errAway)
+			testkit.WantBetween(t, "the wait", wait, shortest, 2*shortest)
+			testkit.WantEqual(t, "the next try", time.Until(s.NextTry()), wait)
+			start := time.Now()
+			m.Sleep(t.Context(), wait)
+			testkit.WantEqual(t, "the sleep", time.Since(start), wait)
 		}
+		testkit.WantNumber(t, "failures", s.failed, 6)
+		m.Answered()
+		testkit.WantEqual(t, "there is no next try", s.NextTry().IsZero(), true)
 	})
 }
 
-func TestOutageEndsForAllLoopsWithTheFirstAnswer(t *testing.T) {
-	testShared(t, func(t *testing.T, s *Shared, ended *int) {
+func TestFirstAnswerWakesAll(t *testing.T) {
+	testShared(t, func(t *testing.T, s *sharedTest) {
 		first, second := s.Join(), s.Join()
-		for range 5 {
-			first.Unanswered()
-			second.Unanswered()
-			testkit.Pass(time.Until(s.NextTry()))
-		}
-		second.Unanswered()
+		fail(t, second, 5)
+		fail(t, first, 1)
+		slept := sleeping(t, second, time.Minute)
+		testkit.Pass(3 * time.Second)
+		first.Answered()
+		testkit.WantBetween(t, "the sleep", slept(), 3*time.Second, 3*time.Second+maxWakePause)
+		testkit.WantNumber(t, "outages that are over", s.ended, 1)
+	})
+}
+
+// A server that answers, but does not do what it is asked for, gets no more requests for its answers.
+func TestOnlyWorkThatIsDoneResetsTheBackoffs(t *testing.T) {
+	testShared(t, func(t *testing.T, s *sharedTest) {
+		first, second := s.Join(), s.Join()
+		fail(t, first, 5)
+		fail(t, second, 5)
+		first.Answered()
+		testkit.WantBetween(t, "the wait after an answer", first.Unanswered(errAway), testLimit, 2*testLimit)
+		first.Works()
+		testkit.WantBetween(t, "the wait after work", first.Unanswered(errAway), testBase, 2*testBase)
+		testkit.WantBetween(t, "that of the other loop", second.Unanswered(errAway), testBase, 2*testBase)
+	})
+}
+
+// A loop may have begun its try before the server was back, and fail after that.
+func TestLateFailureIsWokenAgain(t *testing.T) {
+	testShared(t, func(t *testing.T, s *sharedTest) {
+		first, late := s.Join(), s.Join()
+		fail(t, first, 5)
+		fail(t, late, 5)
+		first.Answered()
+		failed := s.failed
+		slept := sleeping(t, late, late.Unanswered(errAway))
+		testkit.WantNumber(t, "failures of the next outage", s.failed-failed, 0)
+		testkit.Pass(time.Second)
+		first.Works()
+		testkit.WantBetween(t, "the sleep", slept(), time.Second, time.Second+maxWakePause)
+	})
+}
+
+// The end of an outage between a failure and the sleep after it must not be missed.
+func TestWakeBeforeTheSleepIsNoticed(t *testing.T) {
+	testShared(t, func(t *testing.T, s *sharedTest) {
+		first, second := s.Join(), s.Join()
+		fail(t, first, 1)
+		fail(t, second, 5)
+		first.Answered()
+		testkit.WantBetween(t, "the sleep", sleeping(t, second, time.Minute)(), 0, maxWakePause)
+	})
+}
+
+// One loop may be answered all the time, and another one never.
+func TestAnswersToOthersDoNotHurryALoopThatGetsNone(t *testing.T) {
+	testShared(t, func(t *testing.T, s *sharedTest) {
+		flapping, never := s.Join(), s.Join()
+		tries := 0
 		start := time.Now()
 		go func() {
-			testkit.Pass(3 * time.Second)
-			first.Answered()
+			for time.Since(start) < 10*time.Minute {
+				tries++
+				never.Sleep(t.Context(), never.Unanswered(errAway))
+			}
 		}()
-		second.Sleep(t.Context(), time.Minute)
-		testkit.WantBetween(t, "the second loop waits", time.Since(start), 3*time.Second, 3*time.Second+maxWakePause)
-		testkit.WantNumber(t, "outages that are over", *ended, 1)
-		second.Answered()
-		testkit.WantNumber(t, "outages that are over after the second answer", *ended, 1)
-		testkit.WantEqual(t, "a time of the next try", s.NextTry().IsZero(), true)
-		testkit.WantBetween(t, "the first wait of the next outage", first.Unanswered(), testBase, 2*testBase)
+		for time.Since(start) < 10*time.Minute {
+			flapping.Unanswered(errAway)
+			flapping.Works()
+			testkit.Pass(5 * time.Second)
+		}
+		testkit.Pass(time.Minute)
+		testkit.WantBetween(t, "tries in ten minutes", tries, 20, 50)
 	})
 }
 
-// One loop may be answered all the time, while another one is not.
-func TestAnswersToOthersEndNoOutage(t *testing.T) {
-	testShared(t, func(t *testing.T, s *Shared, ended *int) {
+func TestLoopWithoutAnOutageEndsNone(t *testing.T) {
+	testShared(t, func(t *testing.T, s *sharedTest) {
 		failing, working := s.Join(), s.Join()
-		for failure := range 4 {
-			working.Answered()
-			shortest := testBase << failure
-			testkit.WantBetween(t, "the wait", failing.Unanswered(), shortest, 2*shortest)
-			testkit.Pass(time.Until(s.NextTry()))
-		}
-		testkit.WantNumber(t, "outages that are over", *ended, 0)
+		fail(t, failing, 4)
+		working.Answered()
+		working.Works()
+		testkit.WantNumber(t, "outages that are over", s.ended, 0)
+		testkit.WantBetween(t, "the wait", failing.Unanswered(errAway), testLimit, 2*testLimit)
 	})
 }
 
 // A loop that the server refuses waits as long as it wants to, whatever happens to the others.
 func TestAnsweredLoopIsNotWoken(t *testing.T) {
-	testShared(t, func(t *testing.T, s *Shared, _ *int) {
+	testShared(t, func(t *testing.T, s *sharedTest) {
 		refused, failing := s.Join(), s.Join()
-		failing.Unanswered()
-		go func() {
-			testkit.Pass(time.Second)
-			failing.Answered()
-		}()
-		start := time.Now()
-		refused.Sleep(t.Context(), time.Minute)
-		testkit.WantEqual(t, "the wait", time.Since(start), time.Minute)
+		fail(t, refused, 1)
+		refused.Answered()
+		fail(t, failing, 1)
+		slept := sleeping(t, refused, time.Minute)
+		failing.Works()
+		testkit.WantEqual(t, "the sleep", slept(), time.Minute)
 	})
 }
 
 func TestSharedSleepEndsWithItsContext(t *testing.T) {
-	testShared(t, func(t *testing.T, s *Shared, _ *int) {
+	testShared(t, func(t *testing.T, s *sharedTest) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		m := s.Join()
-		m.Unanswered()
+		m.Unanswered(errAway)
 		start := time.Now()
 		m.Sleep(ctx, time.Hour)
-		testkit.WantEqual(t, "the wait", time.Since(start), time.Second)
+		testkit.WantEqual(t, "the sleep", time.Since(start), time.Second)
 	})
 }

@@ -23,6 +23,7 @@ var Once = Topic{
 	{"-once says every ten seconds how long it will wait for lists", onceReminders},
 	{"-once ends at once if only a person can help", onceHopeless},
 	{"-once fails if no node gets the total", onceWithoutNode},
+	{"-once-timeout blames missing lists, not missing nodes", onceTimeoutOfLists},
 	{"-once fails if the schema drops the status", onceWithDroppedStatus},
 	{"-once does not wait for a resource that was removed", onceWithRemovedResource},
 	{"-once writes each node once even while pods keep coming", onceWritesEachNodeOnce},
@@ -209,6 +210,17 @@ func onceWithoutNode(t *testing.T, podcount Program) {
 		WantLabel(t, f, "worker", OwnPodsLabel, "0") // All that can be done is done.
 		testkit.WantError(t, "-prune", podcount.Start(t, f, "-prune").Finish(), "")
 	})
+}
+
+func onceTimeoutOfLists(t *testing.T, podcount Program) {
+	for range 20 { // because two timers end at the same moment
+		Simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", ControlPlane)
+			f.Script(t, "list, always: drop request")
+			err := podcount.Start(t, f, "-once", "-once-timeout", "30s").Finish()
+			testkit.WantError(t, "-once", err, "-once: after 30s there is no complete list of Pod, Node")
+		})
+	}
 }
 
 func onceWithDroppedStatus(t *testing.T, podcount Program) {

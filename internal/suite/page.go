@@ -118,7 +118,7 @@ func silenceOnPage(t *testing.T, podcount Program) {
 	f.Script(t, "watch nodes, always: drop request")
 	f.EndWatches(true)
 	f.Await(t, "the problem of one kind", func() bool { return stateOf(t, get).Kinds[1].Problem != "" })
-	testkit.WantEqual(t, "silence of a server that answers about pods", stateOf(t, get).Silence == nil, true)
+	f.Await(t, "no silence of a server that answers about pods", func() bool { return stateOf(t, get).Silence == nil })
 	f.Script(t, "watch pods, always: drop request")
 	f.EndWatches(true)
 	f.Await(t, "silence", func() bool { return stateOf(t, get).Silence != nil })
@@ -193,6 +193,7 @@ func addressOfPage(t *testing.T, podcount Program) {
 	f.AddNode("cp", ControlPlane)
 	p := podcount.StartWith(t, nil, Wiring{Dial: new(net.Dialer).DialContext}, "-master", f.ServeFor(t), "-page", free)
 	f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "0" })
+	testkit.WantText(t, stateOf(t, pagesAt(t, free)).Version, "dev")
 	testkit.WantNumber(t, "lines with the address that the flag names", p.Logged("the page is served"), 0)
 }
 
