@@ -123,6 +123,7 @@ func lostAnswer(w *world) {
 func lateWrite(w *world) {
 	w.runAlongside("late")
 	node := w.addNode("late", "late")
+	w.addNode("late-other", "late") // Without any node, podcount would warn before it sees the recreated one.
 	hold := newNodeWatchHold()
 	p := w.startProxyWith("late", hold.onAnswer)
 	w.Cleanup(hold.release) // runs before the proxy's cleanup, which waits for the held watch
