@@ -1459,7 +1459,7 @@ type manager struct {
 	started  time.Time
 
 	server        string                // the URL of the API server; a password in it is hidden
-	serverBackoff *retry.Shared         // the backoff of all who ask it, while it does not answer
+	serverBackoff *retry.Shared         // connects the backoffs of all who ask it, while it does not answer
 	serverOutage  *logging.ServerOutage // logs that it does not answer
 	writesAgain   *ratelimit.Bucket     // limits retryWrites
 
@@ -2262,8 +2262,13 @@ func (m *manager) labelsState() []page.Label {
 	return labels
 }
 
-// silence describes that the API server does not answer, for the page. It is nil while a watch of any kind is open.
+// silence describes that the API server does not answer, for the page. It is nil if any kind has heard of it since that
+// began.
 func (m *manager) silence() *page.Silence {
+	problem, isAway := m.serverOutage.Problem()
+	if !isAway {
+		return nil
+	}
 	var since *time.Time // of what podcount knows; nil before the first lists
 	for cache := range m.watched {
 		state := cache.State()
@@ -2271,22 +2276,23 @@ func (m *manager) silence() *page.Silence {
 		if state.IsAbsent {
 			continue
 		}
-		if state.IsReady && lostAt == nil {
+		isOpen := state.IsReady && lostAt == nil
+		if isOpen && state.LastHeard.After(problem.Since) {
 			return nil
+		}
+		if isOpen {
+			lostAt = &state.LastHeard // The watch may be half-open.
 		}
 		since = earliest(since, lostAt)
 	}
 	if since == nil {
 		since = &m.started
 	}
-	problem, isAway := m.serverOutage.Problem()
-	if !isAway {
-		return nil
-	}
+	cause := cmp.Or(errors.Unwrap(problem.Err), problem.Err) // without the request, which differs from try to try
 	return &page.Silence{
 		Seconds:         time.Since(*since).Seconds(),
 		SecondsUntilTry: max(0, time.Until(m.serverBackoff.NextTry()).Seconds()),
-		Error:           problem.Err.Error(),
+		Error:           cause.Error(),
 		Advice:          kube.Advice(problem.Err),
 	}
 }
@@ -2325,7 +2331,10 @@ func (m *manager) kindState(cache anyReflector) page.Kind {
 		text := fmt.Sprintf("%s (%v)", last.Meaning, last.Err)
 		kind.LastWatch = &page.WatchEnd{At: last.At, Outcome: last.Outcome, Text: text}
 	}
-	if problem := state.Problem; problem != nil {
+	isCurrent := state.IsReady && cache.LostAt() == nil
+	problem := state.Problem
+	isOver := problem != nil && isCurrent && kube.IsUnanswered(problem.Err) // A watch is open again.
+	if problem != nil && !isOver {
 		kind.Problem = problem.Text
 		kind.ProblemAdvice = kube.Advice(problem.Err)
 	}

@@ -42,8 +42,8 @@ import (
 // flag -v 2 shows it.
 const levelFlow = slog.Level(-2)
 
-// The backoff after a failed request has the same values as in client-go's reflector. While the server is away, all
-// reflectors share one, which ends with the first answer: see retry.Shared.
+// The backoff after a failed request has the same values as in client-go's reflector. While the server is away, the first
+// answer that anybody gets ends the waits of all: see retry.Shared.
 const (
 	initialBackoff    = 800 * time.Millisecond // after the first failure; each further failure doubles it
 	maxBackoff        = 30 * time.Second
@@ -122,7 +122,7 @@ type Reflector[T Object[T]] struct {
 	discoveryOutage *logging.Outage
 	confirmOutage   *logging.Outage
 
-	// The backoffs while the server does not answer, which all who ask it share.
+	// The backoffs while the server does not answer, connected with those of all who ask it.
 	serverBackoff    *retry.Member // of lists and watches
 	discoveryBackoff *retry.Member
 
@@ -184,7 +184,7 @@ type ReflectorOptions[T Object[T]] struct {
 	Client        *kube.Client
 	Kind          Kind[T]
 	Store         *Store[T]
-	ServerBackoff *retry.Shared         // the backoff of all who ask the server, while it does not answer
+	ServerBackoff *retry.Shared         // connects the backoffs of all who ask the server, while it does not answer
 	ServerOutage  *logging.ServerOutage // logs that the server does not answer
 	Log           *slog.Logger
 	Metrics       *metrics.Registry
@@ -261,15 +261,14 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 	defer r.confirmOutage.Stop()
 	r.setDriftToZero()
 	if r.kind.isOptional() {
-		r.runWhileInstalled(ctx)
-		return nil
+		return r.runWhileInstalled(ctx)
 	}
 	return r.listAndWatch(ctx)
 }
 
 // runWhileInstalled asks the server every discoveryInterval whether the resource is installed, and lists and watches
 // the resource while it is. A CustomResourceDefinition may be created, changed and removed at any time.
-func (r *Reflector[T]) runWhileInstalled(ctx context.Context) {
+func (r *Reflector[T]) runWhileInstalled(ctx context.Context) error {
 	defer func() { r.session.end() }() // a closure, because r.session changes
 	for ctx.Err() == nil {
 		found, err := r.discover(ctx)
@@ -277,7 +276,9 @@ func (r *Reflector[T]) runWhileInstalled(ctx context.Context) {
 		isNotInstalled := errors.Is(err, errNotInstalled)
 		switch {
 		case ctx.Err() != nil:
-			return
+			return nil
+		case r.once && kube.IsHopeless(err):
+			return err
 		case isNotInstalled:
 			r.discoveryOutage.Worked("discovery")
 			r.handleAbsence()
@@ -291,10 +292,11 @@ func (r *Reflector[T]) runWhileInstalled(ctx context.Context) {
 
 		if r.once && isNotInstalled && r.session == nil {
 			r.markSynced()
-			return
+			return nil
 		}
 		r.discoveryBackoff.Sleep(ctx, wait)
 	}
+	return nil
 }
 
 // untilNextDiscovery returns how long to wait after discovery has ended with err, which is nil if it has worked.
@@ -304,7 +306,7 @@ func (r *Reflector[T]) untilNextDiscovery(err error) time.Duration {
 		r.discoveryBackoff.Works()
 	case kube.IsUnanswered(err):
 		return r.discoveryBackoff.Unanswered(err)
-	case kube.StatusOf(err).Code != 0:
+	case kube.IsAnswer(err):
 		r.discoveryBackoff.Answered()
 	}
 	return max(kube.RetryAfter(err), jittered(discoveryInterval, 0.2))
@@ -342,6 +344,7 @@ var errNotInstalled = errors.New("the resource is not installed")
 // discover asks the server whether the resource is installed. It returns errNotInstalled if it is not.
 // https://kubernetes.io/docs/concepts/overview/kubernetes-api/#discovery-api
 func (r *Reflector[T]) discover(ctx context.Context) (Installation, error) {
+	r.discoveryBackoff.Tries()
 	var kind string
 	var isInstalled, hasStatus bool
 	read := func(answer io.Reader) (err error) {
@@ -395,7 +398,7 @@ func (r *Reflector[T]) handleRemoval() {
 	r.log.Info("the resource was removed: waiting for it to be installed again",
 		"resource", r.kind.Resource, "in", r.kind.API)
 	r.outage.Forget("watch")
-	r.serverBackoff.Answered() // It waits for no answer any more.
+	r.serverBackoff.Works() // It waits for no answer any more.
 	r.installed.Store(nil)
 	r.isMissing.Store(true)
 	r.failed = retry.Streak{}
@@ -488,9 +491,6 @@ func (r *Reflector[T]) recordFailure(problem string, err error) (wait time.Durat
 		wait = r.serverBackoff.Unanswered(err) // first, because it may mute the outage
 	} else {
 		wait = waitAfterFailure(&r.failed, err)
-	}
-	if kube.StatusOf(err).Code != 0 && !kube.IsUnanswered(err) {
-		r.serverBackoff.Answered()
 	}
 	r.outage.Failed("watch", problem, kube.PauseBetweenComplaints(err), "err", err)
 	return wait
@@ -820,18 +820,27 @@ func (r *Reflector[T]) readList(
 func (r *Reflector[T]) readPage(
 	ctx context.Context, request kube.Request, listing *Listing[T], progress *listProgress,
 ) (wire.ListMeta, error) {
-	body, err := r.client.Stream(ctx, request)
+	body, err := r.openStream(ctx, request)
 	if err != nil {
 		return wire.ListMeta{}, err
 	}
 	defer body.Close()
-	r.serverBackoff.Answered()
 	add := func(obj T, metadata packed.Draft) (kept bool, err error) {
 		progress.logIfSlow(listing.count)
 		return listing.Add(obj, metadata)
 	}
 	meta, err := r.decoder.list(body, body.IsProtobuf, add)
 	return meta, request.Failed(err)
+}
+
+// openStream opens a list or a watch, and notes whether the server has answered.
+func (r *Reflector[T]) openStream(ctx context.Context, request kube.Request) (*kube.Stream, error) {
+	r.serverBackoff.Tries()
+	body, err := r.client.Stream(ctx, request)
+	if kube.IsAnswer(err) {
+		r.serverBackoff.Answered()
+	}
+	return body, err
 }
 
 // listProgress logs the progress of a slow list, in intervals that double.
@@ -882,7 +891,7 @@ func (r *Reflector[T]) openAndConsume(ctx context.Context) watchEnd {
 	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(timeout)*time.Second+watchMargin, errNotEnded)
 	defer cancel()
 	request := r.newWatchRequest(timeout)
-	body, err := r.client.Stream(ctx, request)
+	body, err := r.openStream(ctx, request)
 	if err != nil {
 		if !isRefusal(err) {
 			r.suspectsRestore = true // The server may have been away, and only then can etcd have been restored.
@@ -890,7 +899,6 @@ func (r *Reflector[T]) openAndConsume(ctx context.Context) watchEnd {
 		return watchEnd{err: err}
 	}
 	defer body.Close()
-	r.serverBackoff.Answered()
 	if r.suspectsRestore && r.haveVersionsGoneBack(ctx) {
 		r.requireRelist("restored")
 		return watchEnd{} // Nothing looks at it, because a list is due.
@@ -1056,6 +1064,7 @@ func (r *Reflector[T]) consume(ctx context.Context, request kube.Request, body *
 			return request.Failed(statusOfErrorFrame(*event.Status))
 		}
 		body.Heard()
+		r.serverBackoff.Answered()
 		end.events++
 		r.metrics.Count("podcount_watch_events_total", r.kind.Name, event.Type)
 		if err := r.handleEvent(event); err != nil {
@@ -1449,8 +1458,8 @@ func (r *Reflector[T]) collectionPath(namespace string) string {
 	return r.kind.API + "/namespaces/" + namespace + "/" + r.kind.Resource
 }
 
-// publish calls the functions that Subscribe has registered.
-// The stopwatch runs while one of them has a change.
+// publish calls the functions that Subscribe has registered. The stopwatch, which may be nil, runs while one of them has a
+// change.
 func (r *Reflector[T]) publish(handling *stopwatch, changes ...Delta[T]) {
 	for _, change := range changes {
 		r.emitChange(change)
@@ -1480,9 +1489,18 @@ type stopwatch struct {
 
 func newStopwatch() *stopwatch { return &stopwatch{madeAt: time.Now()} }
 
-func (s *stopwatch) start() { s.began.Store(int64(time.Since(s.madeAt)) | 1) } // never 0
+// start and stop do nothing if s is nil.
+func (s *stopwatch) start() {
+	if s != nil {
+		s.began.Store(int64(time.Since(s.madeAt)) | 1) // never 0
+	}
+}
 
-func (s *stopwatch) stop() { s.began.Store(0) }
+func (s *stopwatch) stop() {
+	if s != nil {
+		s.began.Store(0)
+	}
+}
 
 // elapsed returns how long the stopwatch has been running. It returns 0 if it does not run.
 func (s *stopwatch) elapsed() time.Duration {
@@ -1764,7 +1782,7 @@ func (r *Reflector[T]) Patch(
 		return now, err
 	}
 	r.noteAnsweredVersion(now.meta().ResourceVersion())
-	r.publish(newStopwatch(), r.ApplyAnswer(now)...) // The queue sees whether this worker hangs.
+	r.publish(nil, r.ApplyAnswer(now)...) // The queue sees whether this worker hangs.
 	if !isKept(now) {
 		r.recordPatch("stripped", now, errStripped)
 		return now, fmt.Errorf("patch %s/%s: %w", r.kind.Resource, now.meta().Key(), errStripped)

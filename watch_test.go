@@ -465,6 +465,25 @@ func TestRefusalAfterAnOutageWaitsAsLongAsTheServerAsks(t *testing.T) {
 	})
 }
 
+// A server that is back after an outage may have forgotten the version, and ask for patience.
+func TestExpiredWatchAfterAnOutageHonoursRetryAfter(t *testing.T) {
+	for range 8 { // because of the jitter
+		suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+			r := reflectPods(t, f)
+			testkit.Pass(time.Minute)
+			r.net.Kill()
+			testkit.Pass(2 * time.Minute)
+			f.Script(t, "watch pods: refuse 410 retry-after 60s")
+			r.net.Restore()
+			suite.MeetFaults(t, f)
+			testkit.Pass(58 * time.Second)
+			testkit.WantNumber(t, "lists before the time is over", len(podLists(f)), 1)
+			testkit.Pass(20 * time.Second)
+			testkit.WantNumber(t, "lists after that", len(podLists(f)), 2)
+		})
+	}
+}
+
 // The server would reject the same request again, perhaps because of its version.
 func TestRejectedWatchIsAnsweredByARelist(t *testing.T) {
 	for _, code := range []string{"400", "422"} {

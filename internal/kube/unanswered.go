@@ -30,9 +30,15 @@ func (c *Client) withoutAnswer(ctx context.Context, err error) error {
 }
 
 // IsUnanswered reports whether err says that the API server is away: no answer has come, or that of a proxy. Every other
-// error shows that the server answers, or is about something else.
+// error shows that the server answers (see IsAnswer), or is about something else, such as a credential.
 func IsUnanswered(err error) bool {
 	return errors.As(err, new(unanswered)) || StatusOf(err).isOfProxy
+}
+
+// IsAnswer reports whether the API server has answered a request that has ended with err: with success if err is nil, or
+// with a refusal.
+func IsAnswer(err error) bool {
+	return err == nil || StatusOf(err).Code != 0 && !IsUnanswered(err)
 }
 
 // WasSilent reports whether a stream has ended with err because nothing has arrived for a while. Then nothing is known

@@ -59,7 +59,7 @@ type Options struct {
 	// OnLost is called once if this replica leads and loses the lease. Writes are no longer permitted by then.
 	OnLost func(why error)
 
-	ServerBackoff *retry.Shared         // of all who ask the API server
+	ServerBackoff *retry.Shared         // connects the backoffs of all who ask the API server
 	ServerOutage  *logging.ServerOutage // logs that the API server is away
 	Log           *slog.Logger
 }

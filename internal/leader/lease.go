@@ -53,6 +53,7 @@ const microTime = "2006-01-02T15:04:05.000000Z07:00"
 // extends. The deadline counts from the time before the write was sent, because other replicas may count the lease's
 // duration as soon as the server has it. After an error, the deadline is meaningless.
 func (e *Election) tryAcquireOrRenew(ctx context.Context) (deadline time.Time, err error) {
+	e.serverBackoff.Tries()
 	sentAt, err := e.update(ctx, e.claim)
 	e.tellOthers(err)
 	return sentAt.Add(e.options.RenewDeadline), err
@@ -65,7 +66,7 @@ func (e *Election) tellOthers(err error) {
 		e.serverBackoff.Works()
 	case kube.IsUnanswered(err):
 		e.serverBackoff.Unanswered(err) // The Lease has waits of its own.
-	case kube.StatusOf(err).Code != 0:
+	case kube.IsAnswer(err):
 		e.serverBackoff.Answered()
 	}
 }

@@ -199,7 +199,7 @@ func halfOpenButton() *button {
 		disturbs: true,
 		label:    fixed("Half-open connection"),
 		expect: func(p *playground) string {
-			return "All connections stay open, but nothing passes any more, and a pod comes. Nobody gets an error. " +
+			return "All connections stay open, but nothing passes any more, and a pod comes. At first, nobody gets an error. " +
 				"After 30 s of silence, podcount sends an HTTP/2 ping, and it waits 15 s for the answer. So it " +
 				"notices after 45 s, connects again, and continues its watches without a list. Without HTTP/2, it " +
 				"would notice after 150 s." +

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,26 +19,30 @@ const (
 // Shared connects the backoffs of several loops that ask one server. Each loop that gets no answer has its own backoff,
 // but they share the end of an outage:
 //
-//   - When a loop gets an answer again, the outage is over. All loops that wait for an answer are woken.
-//   - When that loop has also done its work with it, the backoffs of all loops begin anew. Those that still wait are woken
-//     again, because they may have tried a moment too early.
+//   - As soon as any loop gets an answer, the outage is over. All loops that wait for an answer are woken.
+//   - When a loop that had got none has also done its work with the answer, the backoffs of all loops begin again. Those
+//     that still wait are woken once more, because they may have tried a moment too early.
 //
 // So all loops are back soon after the first, and an outage lengthens no wait of the next one. A server that answers and
 // fails again and again, perhaps because of what it is asked for, gets no more requests for that: a loop that was woken
-// twice in vain waits for its own backoff, as if it were alone, until it gets an answer itself.
+// twice in vain waits for its own backoff until it has done its work. And a loop that gets no answer while others do
+// is alone: it has a fault of its own, and begins no outage.
 type Shared struct {
 	o SharedOptions
 
-	mu      sync.Mutex // guards waiting, and the fields of all Members
-	waiting map[*Member]struct{}
+	isOn atomic.Bool // an outage is on; changed under mu
+
+	mu         sync.Mutex // guards the fields below, and those of all Members
+	waiting    map[*Member]struct{}
+	answeredAt time.Time // when a loop last got an answer during an outage, or ended a wait for one
 }
 
 // SharedOptions configure a Shared. All of them are required.
 type SharedOptions struct {
 	Base, Limit time.Duration // see Backoff
 
-	// OnFailure is called each time that a loop gets no answer, unless that comes too late: the outage is over. OnOver is
-	// called at the end of each outage. The goroutine of a loop calls them, and they must not wait.
+	// OnFailure is called each time that a loop gets no answer during an outage, and OnOver at the end of each outage. They
+	// must not wait for anything, nor call the Shared.
 	OnFailure func(err error)
 	OnOver    func()
 }
@@ -45,86 +50,85 @@ type SharedOptions struct {
 // NewShared makes a Shared whose loops all get answers.
 func NewShared(o SharedOptions) *Shared { return &Shared{o: o, waiting: map[*Member]struct{}{}} }
 
-// NextTry returns when the first of the loops that wait for an answer tries again. It is zero if all get answers.
+// NextTry returns when the first of the loops that wait for an answer tries again. It is zero if none sleeps.
 func (s *Shared) NextTry() (first time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for m := range s.waiting {
-		if first.IsZero() || m.nextTry.Before(first) {
+		isFirst := first.IsZero() || m.nextTry.Before(first)
+		if !m.nextTry.IsZero() && isFirst {
 			first = m.nextTry
 		}
 	}
 	return first
 }
 
-// Member is the part of one loop in a Shared. Only that loop may use it.
+// Member is the part of one loop in a Shared. One goroutine at a time may use it.
 type Member struct {
 	shared *Shared
 
-	failures int           // in a row
-	nextTry  time.Time     // when the loop tries again
-	woken    chan struct{} // closed when the loop is woken; made by each failure
-	isWoken  bool          // woken is closed
-	sawWake  bool          // Sleep has returned for that, so that the next try is after it
-	inVain   int           // how often in a row the loop was woken, and got no answer
+	failures int           // in a row, since the loop, or another one after an outage, has done its work
+	nextTry  time.Time     // when Sleep ends; zero while the loop does not sleep
+	triedAt  time.Time     // when the newest try began
+	failedAt time.Time     // when the loop last got no answer
+	woken    chan struct{} // closed when the loop is woken; nil once Sleep has noticed that
+	isWoken  bool          // the loop was woken since it last got no answer
+	inVain   int           // how often the loop was woken, and got no answer, since it has last done its work
+	isAlone  bool          // others got an answer while this loop got none, since it has last done its work
 	hadPart  bool          // the loop got no answer at least once since it has last done its work
 }
 
 // Join returns the part of another loop.
-func (s *Shared) Join() *Member { return &Member{shared: s} }
+func (s *Shared) Join() *Member { return &Member{shared: s, triedAt: time.Now()} }
 
-// Unanswered tells that the server has not answered the loop's last try, which failed with err. It returns how long to
-// wait before the next one. Wait with Sleep, which notices when the loop is woken.
-func (m *Member) Unanswered(err error) (wait time.Duration) {
-	isLate, wait := m.backOff()
-	if !isLate {
-		m.shared.o.OnFailure(err)
-	}
-	return wait
+// Tries tells that the loop asks the server now.
+func (m *Member) Tries() {
+	m.shared.mu.Lock()
+	defer m.shared.mu.Unlock()
+	m.triedAt = time.Now()
 }
 
-// backOff returns how long to wait after a try without an answer. isLate means that the try began before the end of the
-// outage, so that it does not begin a new one.
-func (m *Member) backOff() (isLate bool, wait time.Duration) {
+// Unanswered tells that the server has not answered the loop's try, which failed with err. It returns how long to wait
+// before the next one. Wait with Sleep, which notices when the loop is woken.
+func (m *Member) Unanswered(err error) (wait time.Duration) {
 	s := m.shared
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	isLate = m.isWoken && !m.sawWake
-	if m.sawWake {
+	isLate := m.triedAt.Before(s.answeredAt) // The try began before the end of the last outage.
+	_, wasWaiting := s.waiting[m]
+	if wasWaiting && !isLate && s.answeredAt.After(m.failedAt) {
+		m.isAlone = true
+	}
+	if m.isWoken && !isLate {
 		m.inVain++
 	}
 	m.failures++
+	m.failedAt = time.Now()
 	m.hadPart = true
 	m.isWoken = false
-	m.sawWake = false
 	m.woken = make(chan struct{})
-	wait = Backoff(m.failures, s.o.Base, s.o.Limit)
-	m.nextTry = time.Now().Add(wait)
 	s.waiting[m] = struct{}{}
-	return isLate, wait
-}
-
-// Answered tells that the server has answered the loop, if only with a refusal. If it did not before, the outage is over
-// for all.
-func (m *Member) Answered() {
-	if m.endOutage() {
-		m.shared.o.OnOver()
+	if !isLate && !m.isAlone {
+		s.isOn.Store(true)
+		s.o.OnFailure(err)
 	}
+	return Backoff(m.failures, s.o.Base, s.o.Limit)
 }
 
-func (m *Member) endOutage() (isOver bool) {
+// Answered tells that the server has answered the loop, if only with a refusal. It may be called often.
+func (m *Member) Answered() {
 	s := m.shared
+	if !s.isOn.Load() && !m.isWaiting() {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, isOver = s.waiting[m]
+	s.answeredAt = time.Now()
 	delete(s.waiting, m)
-	m.inVain = 0
-	m.isWoken = false
-	m.sawWake = false
-	if isOver {
-		s.wakeLocked()
+	s.wakeLocked()
+	if s.isOn.Swap(false) {
+		s.o.OnOver()
 	}
-	return isOver
 }
 
 // Works tells that the loop has done its work with the server's answers.
@@ -138,6 +142,9 @@ func (m *Member) Works() {
 	}
 	m.hadPart = false
 	m.failures = 0
+	m.isWoken = false
+	m.inVain = 0
+	m.isAlone = false
 	for other := range s.waiting {
 		if other.mayBeWoken() {
 			other.failures = 0
@@ -146,10 +153,18 @@ func (m *Member) Works() {
 	s.wakeLocked()
 }
 
+// isWaiting reports whether the loop waits for an answer.
+func (m *Member) isWaiting() bool {
+	m.shared.mu.Lock()
+	defer m.shared.mu.Unlock()
+	_, isWaiting := m.shared.waiting[m]
+	return isWaiting
+}
+
 // mayBeWoken reports whether an answer to others concerns the loop.
 func (m *Member) mayBeWoken() bool { return m.inVain < maxInVain }
 
-// wakeLocked ends the waits of the loops to which the server does not answer.
+// wakeLocked ends the sleeps of the loops that wait for an answer.
 func (s *Shared) wakeLocked() {
 	for m := range s.waiting {
 		if m.mayBeWoken() && !m.isWoken {
@@ -159,30 +174,35 @@ func (s *Shared) wakeLocked() {
 	}
 }
 
-// Sleep waits for d, or until ctx ends. It returns early if the loop is woken after a try that was not answered.
+// Sleep waits for d, or until ctx ends. It returns early if the loop waits for an answer, and is woken.
 func (m *Member) Sleep(ctx context.Context, d time.Duration) {
-	ended := time.Now().Add(d)
+	ends := time.Now().Add(d)
 	select {
-	case <-m.wokenIfWaiting():
-		m.seeWake()
-		Sleep(ctx, min(rand.N(maxWakePause), time.Until(ended)))
+	case <-m.beginSleep(ends):
+		Sleep(ctx, min(rand.N(maxWakePause), time.Until(ends)))
 	case <-time.After(d):
 	case <-ctx.Done():
 	}
+	m.endSleep()
 }
 
-func (m *Member) seeWake() {
-	m.shared.mu.Lock()
-	defer m.shared.mu.Unlock()
-	m.sawWake = true
-}
-
-// wokenIfWaiting returns a channel that is closed when the loop is woken, or nil if its last try was answered.
-func (m *Member) wokenIfWaiting() <-chan struct{} {
+// beginSleep returns a channel that is closed when the loop is woken. It is nil if the loop waits for no answer.
+func (m *Member) beginSleep(ends time.Time) (woken <-chan struct{}) {
 	m.shared.mu.Lock()
 	defer m.shared.mu.Unlock()
 	if _, isWaiting := m.shared.waiting[m]; !isWaiting {
 		return nil
 	}
+	m.nextTry = ends
 	return m.woken
+}
+
+// endSleep makes the next Sleep wait, even if the try before it fails for another reason than a missing answer.
+func (m *Member) endSleep() {
+	m.shared.mu.Lock()
+	defer m.shared.mu.Unlock()
+	m.nextTry = time.Time{}
+	if m.isWoken {
+		m.woken = nil
+	}
 }

@@ -42,9 +42,15 @@ func testShared(t *testing.T, test func(t *testing.T, s *sharedTest)) {
 func fail(t *testing.T, m *Member, times int) (wait time.Duration) {
 	for range times {
 		m.Sleep(t.Context(), wait)
-		wait = m.Unanswered(errAway)
+		wait = try(m)
 	}
 	return wait
+}
+
+// try is a try of a loop that is not answered.
+func try(m *Member) (wait time.Duration) {
+	m.Tries()
+	return m.Unanswered(errAway)
 }
 
 // sleeping returns a function that waits until a loop has slept for d, and returns how long it has slept.
@@ -64,12 +70,12 @@ func TestLoopWithoutAnAnswerBacksOff(t *testing.T) {
 		m := s.Join()
 		for failure := range 6 {
 			shortest := min(testBase<<failure, testLimit)
-			wait := m.Unanswered(errAway)
+			wait := try(m)
 			testkit.WantBetween(t, "the wait", wait, shortest, 2*shortest)
+			slept := sleeping(t, m, wait)
 			testkit.WantEqual(t, "the next try", time.Until(s.NextTry()), wait)
-			start := time.Now()
-			m.Sleep(t.Context(), wait)
-			testkit.WantEqual(t, "the sleep", time.Since(start), wait)
+			testkit.WantEqual(t, "the sleep", slept(), wait)
+			testkit.WantEqual(t, "there is a next try while the loop tries", s.NextTry().IsZero(), true)
 		}
 		testkit.WantNumber(t, "failures", s.failed, 6)
 		m.Answered()
@@ -97,19 +103,21 @@ func TestOnlyWorkThatIsDoneResetsTheBackoffs(t *testing.T) {
 		fail(t, first, 5)
 		fail(t, second, 5)
 		first.Answered()
-		testkit.WantBetween(t, "the wait after an answer", first.Unanswered(errAway), testLimit, 2*testLimit)
+		testkit.WantBetween(t, "the wait after an answer", try(first), testLimit, 2*testLimit)
 		first.Works()
-		testkit.WantBetween(t, "the wait after work", first.Unanswered(errAway), testBase, 2*testBase)
-		testkit.WantBetween(t, "that of the other loop", second.Unanswered(errAway), testBase, 2*testBase)
+		testkit.WantBetween(t, "the wait after work", try(first), testBase, 2*testBase)
+		testkit.WantBetween(t, "that of the other loop", try(second), testBase, 2*testBase)
 	})
 }
 
 // A loop may have begun its try before the server was back, and fail after that.
-func TestLateFailureIsWokenAgain(t *testing.T) {
+func TestLateFailureBeginsNoOutageAndIsWokenAgain(t *testing.T) {
 	testShared(t, func(t *testing.T, s *sharedTest) {
 		first, late := s.Join(), s.Join()
 		fail(t, first, 5)
 		fail(t, late, 5)
+		late.Tries()
+		testkit.Pass(time.Second)
 		first.Answered()
 		failed := s.failed
 		slept := sleeping(t, late, late.Unanswered(errAway))
@@ -117,6 +125,47 @@ func TestLateFailureIsWokenAgain(t *testing.T) {
 		testkit.Pass(time.Second)
 		first.Works()
 		testkit.WantBetween(t, "the sleep", slept(), time.Second, time.Second+maxWakePause)
+	})
+}
+
+// A try may end in another way than with a missing answer, such as with an error of the credential.
+func TestLoopIsWokenOnceForEachMissingAnswer(t *testing.T) {
+	testShared(t, func(t *testing.T, s *sharedTest) {
+		first, second := s.Join(), s.Join()
+		fail(t, first, 1)
+		fail(t, second, 1)
+		slept := sleeping(t, second, time.Minute)
+		first.Works()
+		testkit.WantBetween(t, "the first sleep", slept(), 0, maxWakePause)
+		testkit.WantEqual(t, "the second one", sleeping(t, second, time.Minute)(), time.Minute)
+	})
+}
+
+// A fault of one loop is not that of the server, and must not count as one.
+func TestLoopThatIsAloneBeginsNoOutage(t *testing.T) {
+	testShared(t, func(t *testing.T, s *sharedTest) {
+		sick, healthy := s.Join(), s.Join()
+		try(sick)
+		testkit.WantNumber(t, "failures of an outage", s.failed, 1)
+		testkit.Pass(time.Second)
+		healthy.Answered()
+		testkit.WantNumber(t, "outages that are over", s.ended, 1)
+		testkit.Pass(time.Second)
+		for range 10 {
+			try(sick)
+			testkit.Pass(time.Second)
+			healthy.Answered()
+		}
+		testkit.WantNumber(t, "failures of an outage", s.failed, 1)
+		testkit.WantNumber(t, "outages that are over", s.ended, 1)
+
+		try(healthy)
+		testkit.WantNumber(t, "failures when the server is away", s.failed, 2)
+		sick.Works()
+		testkit.WantNumber(t, "outages that are over then", s.ended, 2)
+		testkit.Pass(time.Second)
+		try(sick)
+		testkit.WantNumber(t, "failures of the next outage", s.failed, 3)
 	})
 }
 
@@ -140,11 +189,11 @@ func TestAnswersToOthersDoNotHurryALoopThatGetsNone(t *testing.T) {
 		go func() {
 			for time.Since(start) < 10*time.Minute {
 				tries++
-				never.Sleep(t.Context(), never.Unanswered(errAway))
+				never.Sleep(t.Context(), try(never))
 			}
 		}()
 		for time.Since(start) < 10*time.Minute {
-			flapping.Unanswered(errAway)
+			try(flapping)
 			flapping.Works()
 			testkit.Pass(5 * time.Second)
 		}
@@ -153,14 +202,12 @@ func TestAnswersToOthersDoNotHurryALoopThatGetsNone(t *testing.T) {
 	})
 }
 
-func TestLoopWithoutAnOutageEndsNone(t *testing.T) {
+func TestLoopWithoutAnOutageResetsNoBackoff(t *testing.T) {
 	testShared(t, func(t *testing.T, s *sharedTest) {
 		failing, working := s.Join(), s.Join()
 		fail(t, failing, 4)
-		working.Answered()
 		working.Works()
-		testkit.WantNumber(t, "outages that are over", s.ended, 0)
-		testkit.WantBetween(t, "the wait", failing.Unanswered(errAway), testLimit, 2*testLimit)
+		testkit.WantBetween(t, "the wait", try(failing), testLimit, 2*testLimit)
 	})
 }
 
@@ -169,9 +216,11 @@ func TestAnsweredLoopIsNotWoken(t *testing.T) {
 	testShared(t, func(t *testing.T, s *sharedTest) {
 		refused, failing := s.Join(), s.Join()
 		fail(t, refused, 1)
-		refused.Answered()
 		fail(t, failing, 1)
+		failing.Answered()
+		refused.Answered()
 		slept := sleeping(t, refused, time.Minute)
+		try(failing)
 		failing.Works()
 		testkit.WantEqual(t, "the sleep", slept(), time.Minute)
 	})
@@ -182,7 +231,7 @@ func TestSharedSleepEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		m := s.Join()
-		m.Unanswered(errAway)
+		try(m)
 		start := time.Now()
 		m.Sleep(ctx, time.Hour)
 		testkit.WantEqual(t, "the sleep", time.Since(start), time.Second)

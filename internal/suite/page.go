@@ -123,7 +123,7 @@ func silenceOnPage(t *testing.T, podcount Program) {
 	f.EndWatches(true)
 	f.Await(t, "silence", func() bool { return stateOf(t, get).Silence != nil })
 	silence := stateOf(t, get).Silence
-	testkit.WantText(t, silence.Error, "watch ")
+	testkit.WantEqual(t, "it has an error", silence.Error != "", true)
 	testkit.WantText(t, silence.Advice, "Check that the API server runs")
 	testkit.WantBetween(t, "the seconds of silence", silence.Seconds, 0, 60)
 	testkit.WantBetween(t, "the seconds until the next try", silence.SecondsUntilTry, 0, 60)

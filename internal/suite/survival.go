@@ -21,6 +21,7 @@ var Survival = Topic{
 	{"a server that is half dead is asked no more often than a dead one", halfDead},
 	{"all kinds are back with the first, also after another outage", backTogether},
 	{"the Lease shows first that the server is back", leaseEndsOutage},
+	{"a kind that gets no answer mutes no other fault", sickKind},
 	{"the log of an outage tells how old the labels are", ageOfLabels},
 	{"a write that found no server is repeated when there is one", writeIsRepeated},
 	{"the next process finishes what a killed one left half done", nextProcess},
@@ -456,6 +457,8 @@ func halfDead(t *testing.T, podcount Program) {
 		Header: map[string]string{"Content-Type": "text/html"},
 		Body:   "<html>Sorry</html>",
 	}
+	loginPage := proxyPage
+	loginPage.Code = 200
 	frame := `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","code":504}}` + "\n"
 	for _, row := range []struct {
 		name   string
@@ -475,6 +478,12 @@ func halfDead(t *testing.T, podcount Program) {
 			always(f, ofPods, fakekube.Reply{Code: 200, Body: frame})
 			f.EndWatches(true)
 		}, func(r fakekube.Request) bool { return ofPods.Verb == r.Verb && ofPods.Resource == r.Resource }, 30},
+		{"it is back, but a page of another server answers for one kind", func(_ *testing.T, f *fakekube.Server, p *Process) {
+			p.Net.Kill()
+			testkit.Pass(2 * time.Minute)
+			always(f, ofPods, loginPage)
+			p.Net.Restore()
+		}, func(r fakekube.Request) bool { return ofPods.Verb == r.Verb && ofPods.Resource == r.Resource }, 40},
 		{"each list brings it down for five seconds", func(_ *testing.T, f *fakekube.Server, p *Process) {
 			f.InjectUnchecked(fakekube.Fault{
 				On:    fakekube.Requests{If: isList},
@@ -515,6 +524,24 @@ func halfDead(t *testing.T, podcount Program) {
 			})
 		})
 	}
+}
+
+func sickKind(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", ControlPlane)
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		p := podcount.Start(t, f, "-v", "0", "-leader-elect")
+		testkit.Pass(time.Minute)
+		f.Script(t, "watch counts, always: drop request")
+		f.EndWatches(true)
+		testkit.Pass(time.Minute)
+		f.Script(t, "patch nodes, always: drop request")
+		f.AddPods(3)
+		testkit.Pass(30 * time.Minute)
+		testkit.WantBetween(t, "reports of the kind", p.Logged(`level=WARN msg="cannot watch" kind=Count`), 29, 33)
+		testkit.WantBetween(t, "reports of the write", p.Logged(`level=WARN msg="cannot reconcile"`), 29, 33)
+		testkit.WantBetween(t, "reports of a server that is away", p.Logged("cannot be reached"), 0, 2)
+	})
 }
 
 // always lets a server that is half dead fail for ever.
