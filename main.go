@@ -2262,7 +2262,7 @@ func (m *manager) labelsState() []page.Label {
 	return labels
 }
 
-// silence describes that the API server does not answer, for the page. It is nil if any kind has heard of it since that
+// silence describes that the API server does not answer, for the page. It is nil if it has answered anything since that
 // began.
 func (m *manager) silence() *page.Silence {
 	problem, isAway := m.serverOutage.Problem()
@@ -2273,15 +2273,8 @@ func (m *manager) silence() *page.Silence {
 	for cache := range m.watched {
 		state := cache.State()
 		lostAt := cache.LostAt()
-		if state.IsAbsent {
-			continue
-		}
-		isOpen := state.IsReady && lostAt == nil
-		if isOpen && state.LastHeard.After(problem.Since) {
-			return nil
-		}
-		if isOpen {
-			lostAt = &state.LastHeard // The watch may be half-open.
+		if state.IsReady && !state.IsAbsent && lostAt == nil {
+			lostAt = &state.LastHeard // The watch is open, but must be half-open.
 		}
 		since = earliest(since, lostAt)
 	}

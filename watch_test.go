@@ -469,12 +469,12 @@ func TestRefusalAfterAnOutageWaitsAsLongAsTheServerAsks(t *testing.T) {
 func TestExpiredWatchAfterAnOutageHonoursRetryAfter(t *testing.T) {
 	for range 8 { // because of the jitter
 		suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-			r := reflectPods(t, f)
+			p := podcount.Start(t, f, "-controllers", "pod-count")
 			testkit.Pass(time.Minute)
-			r.net.Kill()
+			p.Net.Kill()
 			testkit.Pass(2 * time.Minute)
 			f.Script(t, "watch pods: refuse 410 retry-after 60s")
-			r.net.Restore()
+			p.Net.Restore()
 			suite.MeetFaults(t, f)
 			testkit.Pass(58 * time.Second)
 			testkit.WantNumber(t, "lists before the time is over", len(podLists(f)), 1)

@@ -100,8 +100,6 @@ func (o *Outage) GiveUp(part string) {
 type Problem struct {
 	Text string // the problem and the error of the newest failure
 	Err  error  // that error; nil if the failure has none
-
-	Since time.Time // when that part began to fail
 }
 
 // Problem returns the newest failure of the parts that fail now. isFailing is false if all of them work.
@@ -118,7 +116,6 @@ func (o *Outage) Problem() (now Problem, isFailing bool) {
 		return Problem{}, false
 	}
 	now.Text = newest.problem
-	now.Since = newest.since
 	now.Err = newest.err()
 	if now.Err != nil {
 		now.Text += ": " + now.Err.Error()

@@ -113,13 +113,15 @@ func TestOnlyWorkThatIsDoneResetsTheBackoffs(t *testing.T) {
 // A loop may have begun its try before the server was back, and fail after that.
 func TestLateFailureBeginsNoOutageAndIsWokenAgain(t *testing.T) {
 	testShared(t, func(t *testing.T, s *sharedTest) {
-		first, late := s.Join(), s.Join()
+		first, late, newcomer := s.Join(), s.Join(), s.Join()
 		fail(t, first, 5)
 		fail(t, late, 5)
 		late.Tries()
+		newcomer.Tries()
 		testkit.Pass(time.Second)
 		first.Answered()
 		failed := s.failed
+		newcomer.Unanswered(errAway)
 		slept := sleeping(t, late, late.Unanswered(errAway))
 		testkit.WantNumber(t, "failures of the next outage", s.failed-failed, 0)
 		testkit.Pass(time.Second)
