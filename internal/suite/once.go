@@ -191,7 +191,7 @@ func onceHopeless(t *testing.T, podcount Program) {
 		start := time.Now()
 		p := podcount.StartWith(t, n, Wiring{Dial: unknownHostDial("nowhere")}, "-master", "http://nowhere:1", "-once")
 		err := p.Finish()
-		testkit.WantError(t, "-once", err, "-once: list ")
+		testkit.WantError(t, "-once", err, "-once: ") // and then the first request that has failed
 		testkit.WantError(t, "-once", err, "no such host (is the API server running, and is this its address?)")
 		testkit.WantEqual(t, "it is a usage error", errors.As(err, new(options.UsageError)), false)
 		testkit.WantBetween(t, "time it took", time.Since(start), 0, time.Second)
