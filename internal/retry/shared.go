@@ -67,6 +67,8 @@ func (s *Shared) NextTry() (first time.Time) {
 type Member struct {
 	shared *Shared
 
+	isWaiting atomic.Bool // the loop waits for an answer, so it is in Shared.waiting; changed under Shared.mu
+
 	failures int           // in a row, since the loop, or another one after an outage, has done its work
 	nextTry  time.Time     // when Sleep ends; zero while the loop does not sleep
 	triedAt  time.Time     // when the newest try began
@@ -95,8 +97,7 @@ func (m *Member) Unanswered(err error) (wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	isLate := m.triedAt.Before(s.answeredAt) // The try began before the end of the last outage.
-	_, wasWaiting := s.waiting[m]
-	if wasWaiting && !isLate && s.answeredAt.After(m.failedAt) {
+	if m.isWaiting.Load() && !isLate && s.answeredAt.After(m.failedAt) {
 		m.isAlone = true
 	}
 	if m.isWoken && !isLate {
@@ -108,6 +109,7 @@ func (m *Member) Unanswered(err error) (wait time.Duration) {
 	m.isWoken = false
 	m.woken = make(chan struct{})
 	s.waiting[m] = struct{}{}
+	m.isWaiting.Store(true)
 	if !isLate && !m.isAlone {
 		s.isOn.Store(true)
 		s.o.OnFailure(err)
@@ -118,13 +120,14 @@ func (m *Member) Unanswered(err error) (wait time.Duration) {
 // Answered tells that the server has answered the loop, if only with a refusal. It may be called often.
 func (m *Member) Answered() {
 	s := m.shared
-	if !s.isOn.Load() && !m.isWaiting() {
-		return
+	if !s.isOn.Load() && !m.isWaiting.Load() {
+		return // without a lock, because each event of a watch is an answer
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answeredAt = time.Now()
 	delete(s.waiting, m)
+	m.isWaiting.Store(false)
 	s.wakeLocked()
 	if s.isOn.Swap(false) {
 		s.o.OnOver()
@@ -151,14 +154,6 @@ func (m *Member) Works() {
 		}
 	}
 	s.wakeLocked()
-}
-
-// isWaiting reports whether the loop waits for an answer.
-func (m *Member) isWaiting() bool {
-	m.shared.mu.Lock()
-	defer m.shared.mu.Unlock()
-	_, isWaiting := m.shared.waiting[m]
-	return isWaiting
 }
 
 // mayBeWoken reports whether an answer to others concerns the loop.
@@ -190,7 +185,7 @@ func (m *Member) Sleep(ctx context.Context, d time.Duration) {
 func (m *Member) beginSleep(ends time.Time) (woken <-chan struct{}) {
 	m.shared.mu.Lock()
 	defer m.shared.mu.Unlock()
-	if _, isWaiting := m.shared.waiting[m]; !isWaiting {
+	if !m.isWaiting.Load() {
 		return nil
 	}
 	m.nextTry = ends
