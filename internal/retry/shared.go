@@ -25,15 +25,15 @@ const (
 //
 // So all loops are back soon after the first, and an outage lengthens no wait of the next one. A server that answers and
 // fails again and again, perhaps because of what it is asked for, gets no more requests for that: a loop that was woken
-// twice in vain waits for its own backoff until it has done its work. And a loop that gets no answer while others do
-// is alone: it has a fault of its own, and begins no outage.
+// twice in vain waits for its own backoff until it has done its work. And a loop that gets no answer while others do is
+// alone: it has a fault of its own, and begins no outage.
 type Shared struct {
 	o SharedOptions
 
 	isOn atomic.Bool // an outage is on; changed under mu
 
 	mu         sync.Mutex // guards the fields below, and those of all Members
-	waiting    map[*Member]struct{}
+	members    []*Member
 	answeredAt time.Time // when a loop last got an answer during an outage, or ended a wait for one
 }
 
@@ -41,20 +41,20 @@ type Shared struct {
 type SharedOptions struct {
 	Base, Limit time.Duration // see Backoff
 
-	// OnFailure is called each time that a loop gets no answer during an outage, and OnOver at the end of each outage. They
-	// must not wait for anything, nor call the Shared.
+	// OnFailure is called each time that a loop gets no answer during an outage, and OnOver at the end of each outage.
+	// They must not wait for anything, nor call the Shared.
 	OnFailure func(err error)
 	OnOver    func()
 }
 
 // NewShared makes a Shared whose loops all get answers.
-func NewShared(o SharedOptions) *Shared { return &Shared{o: o, waiting: map[*Member]struct{}{}} }
+func NewShared(o SharedOptions) *Shared { return &Shared{o: o} }
 
 // NextTry returns when the first of the loops that wait for an answer tries again. It is zero if none sleeps.
 func (s *Shared) NextTry() (first time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for m := range s.waiting {
+	for _, m := range s.members {
 		isFirst := first.IsZero() || m.nextTry.Before(first)
 		if !m.nextTry.IsZero() && isFirst {
 			first = m.nextTry
@@ -67,21 +67,26 @@ func (s *Shared) NextTry() (first time.Time) {
 type Member struct {
 	shared *Shared
 
-	isWaiting atomic.Bool // the loop waits for an answer, so it is in Shared.waiting; changed under Shared.mu
+	isWaiting atomic.Bool // the loop got no answer to its last try that tells; changed under Shared.mu
 
 	failures int           // in a row, since the loop, or another one after an outage, has done its work
-	nextTry  time.Time     // when Sleep ends; zero while the loop does not sleep
+	nextTry  time.Time     // when Sleep ends; zero unless the loop sleeps while it waits for an answer
 	triedAt  time.Time     // when the newest try began
-	failedAt time.Time     // when the loop last got no answer
+	failedAt time.Time     // when the loop last got no answer; zero if it has done its work since
 	woken    chan struct{} // closed when the loop is woken; nil once Sleep has noticed that
 	isWoken  bool          // the loop was woken since it last got no answer
 	inVain   int           // how often the loop was woken, and got no answer, since it has last done its work
 	isAlone  bool          // others got an answer while this loop got none, since it has last done its work
-	hadPart  bool          // the loop got no answer at least once since it has last done its work
 }
 
-// Join returns the part of another loop.
-func (s *Shared) Join() *Member { return &Member{shared: s, triedAt: time.Now()} }
+// Join returns the part of another loop, which never leaves.
+func (s *Shared) Join() *Member {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := &Member{shared: s, triedAt: time.Now()}
+	s.members = append(s.members, m)
+	return m
+}
 
 // Tries tells that the loop asks the server now.
 func (m *Member) Tries() {
@@ -105,10 +110,8 @@ func (m *Member) Unanswered(err error) (wait time.Duration) {
 	}
 	m.failures++
 	m.failedAt = time.Now()
-	m.hadPart = true
 	m.isWoken = false
 	m.woken = make(chan struct{})
-	s.waiting[m] = struct{}{}
 	m.isWaiting.Store(true)
 	if !isLate && !m.isAlone {
 		s.isOn.Store(true)
@@ -126,7 +129,6 @@ func (m *Member) Answered() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answeredAt = time.Now()
-	delete(s.waiting, m)
 	m.isWaiting.Store(false)
 	s.wakeLocked()
 	if s.isOn.Swap(false) {
@@ -140,15 +142,16 @@ func (m *Member) Works() {
 	s := m.shared
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !m.hadPart {
+	hasNotFailed := m.failedAt.IsZero()
+	if hasNotFailed {
 		return // It knows nothing about the outage of others.
 	}
-	m.hadPart = false
+	m.failedAt = time.Time{}
 	m.failures = 0
 	m.isWoken = false
 	m.inVain = 0
 	m.isAlone = false
-	for other := range s.waiting {
+	for _, other := range s.members {
 		if other.mayBeWoken() {
 			other.failures = 0
 		}
@@ -156,12 +159,12 @@ func (m *Member) Works() {
 	s.wakeLocked()
 }
 
-// mayBeWoken reports whether an answer to others concerns the loop.
-func (m *Member) mayBeWoken() bool { return m.inVain < maxInVain }
+// mayBeWoken reports whether the loop waits for an answer, and one to others concerns it.
+func (m *Member) mayBeWoken() bool { return m.isWaiting.Load() && m.inVain < maxInVain }
 
 // wakeLocked ends the sleeps of the loops that wait for an answer.
 func (s *Shared) wakeLocked() {
-	for m := range s.waiting {
+	for _, m := range s.members {
 		if m.mayBeWoken() && !m.isWoken {
 			m.isWoken = true
 			close(m.woken)
