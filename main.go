@@ -328,17 +328,15 @@ type Controller struct {
 
 	life   *process.Lifetime
 	trace  *trace.Trace
-	isOnce bool          // -once is set: each object is written at most once
-	begun  chan struct{} // closed when work begins
-
-	looking *stopwatch // runs while Resync does, and when the controller begins to watch
-
-	tally *tally.Tally[Key] // counts keys if isOnce
+	isOnce bool              // -once is set: each object is written at most once
+	begun  chan struct{}     // closed when work begins
+	tally  *tally.Tally[Key] // counts keys if isOnce
 
 	queue       *Queue[Key]
-	pace        *ratelimit.Bucket // limits writes
-	coolingDown *sync.Map         // when objects will have cooled down, by their uids: see coolDown
-	outage      *logging.Outage   // the reconciles that fail, by key
+	pace        *ratelimit.Bucket     // limits writes
+	coolingDown *sync.Map             // when objects will have cooled down, by their uids: see coolDown
+	outage      *logging.Outage       // the reconciles that fail, by key
+	looking     *background.Stopwatch // runs while Resync does, and when the controller begins to watch
 	panics      *logging.Panics
 
 	// Watch adds to the fields below.
@@ -449,8 +447,8 @@ func (c *Controller) callReconcile(ctx context.Context, key Key) (result Result,
 // callResync adds the keys that Resync returns. It turns a panic into an error.
 func (c *Controller) callResync() (err error) {
 	defer c.recoverPanic(&err)
-	c.looking.start()
-	defer c.looking.stop()
+	c.looking.Start()
+	defer c.looking.Stop()
 	if c.Resync != nil {
 		c.add(c.Resync()...)
 	}
@@ -1619,7 +1617,7 @@ func (m *manager) setUp() {
 func (m *manager) prepare(c *Controller) {
 	c.isOnce = m.options.Once
 	c.begun = make(chan struct{})
-	c.looking = newStopwatch()
+	c.looking = new(background.Stopwatch)
 	c.watched = map[anyReflector]struct{}{}
 	c.panics = logging.NewPanics(m.log, "a controller", "controller", c.Name)
 	c.outage = logging.NewOutage(m.log, c.Name, "writing again", "controller", c.Name).MutedBy(m.serverOutage)
@@ -1856,11 +1854,11 @@ func (m *manager) runController(c *Controller, pause time.Duration) {
 	m.log.Info("caches are complete: work begins", "controller", c.Name)
 	close(c.begun)
 	c.beginTally()
-	c.looking.start()
+	c.looking.Start()
 	for _, begin := range c.beginWatches {
 		begin()
 	}
-	c.looking.stop()
+	c.looking.Stop()
 	for range m.options.Workers {
 		m.running.Go("worker of "+c.Name, func() { m.runWorker(c) })
 	}
@@ -2171,7 +2169,7 @@ func (m *manager) stuck() (stuck []string) {
 		}
 	}
 	for _, c := range m.active {
-		if took := c.looking.elapsed(); took > limit {
+		if took := c.looking.Elapsed(); took > limit {
 			stuck = append(stuck, fmt.Sprintf("%s: has looked for work for %v", c.Name, took.Round(time.Second)))
 		}
 		problem := ""

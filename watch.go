@@ -131,9 +131,10 @@ type Reflector[T Object[T]] struct {
 
 	lostAt atomic.Pointer[time.Time] // see LostAt; atomic, because the details of a ServerOutage need it
 
-	// These run while a handler has a change from lists and watches, or from discovery.
-	publishing *stopwatch
-	refreshing *stopwatch
+	// These run while a handler has a change from lists and watches, or from discovery. Of one from an answer to Patch, the
+	// queue sees whether the worker hangs.
+	publishing background.Stopwatch
+	refreshing background.Stopwatch
 
 	installed atomic.Pointer[Installation] // see Installed
 	isMissing atomic.Bool                  // discovery has answered that the resource is not installed
@@ -214,8 +215,6 @@ func NewReflector[T Object[T]](o ReflectorOptions[T]) *Reflector[T] {
 
 		serverBackoff:    o.ServerBackoff.Join(),
 		discoveryBackoff: o.ServerBackoff.Join(),
-		publishing:       newStopwatch(),
-		refreshing:       newStopwatch(),
 	}
 	r.markSynced = sync.OnceFunc(func() { close(r.synced) })
 	r.decoder = newDecoder(&r.kind)
@@ -389,7 +388,7 @@ func (r *Reflector[T]) setInstalled(found Installation) {
 	r.installed.Store(&found)
 	r.isMissing.Store(false)
 	for _, obj := range r.All() {
-		r.publish(r.refreshing, Delta[T]{Old: obj, New: obj})
+		r.publishTimed(&r.refreshing, Delta[T]{Old: obj, New: obj})
 	}
 }
 
@@ -405,7 +404,7 @@ func (r *Reflector[T]) handleRemoval() {
 	r.expired = retry.Streak{}
 	r.requireRelist("return")
 	emptyList := r.BeginList()
-	r.publish(r.refreshing, emptyList.Commit()...)
+	r.publishTimed(&r.refreshing, emptyList.Commit()...)
 	r.endWaitIfConfirmed()
 }
 
@@ -528,7 +527,7 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 func (r *Reflector[T]) commitList(listing *Listing[T], version string, start time.Time) {
 	isFirst := !background.IsClosed(r.synced)
 	changes := listing.Commit()
-	r.publish(r.publishing, changes...)
+	r.publishTimed(&r.publishing, changes...)
 
 	changeCount := len(changes)
 	if isFirst {
@@ -619,7 +618,7 @@ func (r *Reflector[T]) audit(ctx context.Context) error {
 		return nil
 	}
 	differences, changes := listing.CommitExact(version)
-	r.publish(r.publishing, changes...)
+	r.publishTimed(&r.publishing, changes...)
 	drift := slices.DeleteFunc(differences, r.isHarmless)
 	r.reportDrift(drift, start)
 	r.resumeFrom(version)
@@ -1101,7 +1100,7 @@ func (r *Reflector[T]) handleEvent(event WatchEvent[T]) error {
 	}
 	if event.Type != "BOOKMARK" {
 		changes := r.Apply(event.Type, event.Object)
-		r.publish(r.publishing, changes...)
+		r.publishTimed(&r.publishing, changes...)
 		hasNoEffect := len(changes) == 0
 		if hasNoEffect {
 			r.emitChange(Delta[T]{Old: event.Object, New: event.Object})
@@ -1458,57 +1457,33 @@ func (r *Reflector[T]) collectionPath(namespace string) string {
 	return r.kind.API + "/namespaces/" + namespace + "/" + r.kind.Resource
 }
 
-// publish calls the functions that Subscribe has registered. The stopwatch, which may be nil, runs while one of them has a
-// change.
-func (r *Reflector[T]) publish(handling *stopwatch, changes ...Delta[T]) {
+// publish calls the functions that Subscribe has registered.
+func (r *Reflector[T]) publish(changes ...Delta[T]) {
 	for _, change := range changes {
 		r.emitChange(change)
-		handling.start()
 		for _, handle := range r.handlers {
 			handle(change)
 		}
-		handling.stop()
 	}
+}
+
+// publishTimed is publish with a stopwatch, which runs from 0 for each change.
+func (r *Reflector[T]) publishTimed(stopwatch *background.Stopwatch, changes ...Delta[T]) {
+	for _, change := range changes {
+		stopwatch.Start()
+		r.publish(change)
+	}
+	stopwatch.Stop()
 }
 
 // Stuck says so if a function that Subscribe has registered has not returned for longer than limit. Nothing else can
 // hang, because each request has a time limit. Stuck returns "" otherwise.
 func (r *Reflector[T]) Stuck(limit time.Duration) string {
-	took := max(r.publishing.elapsed(), r.refreshing.elapsed())
+	took := max(r.publishing.Elapsed(), r.refreshing.Elapsed())
 	if took <= limit {
 		return ""
 	}
 	return fmt.Sprintf("a change has not been taken for %v", took.Round(time.Second))
-}
-
-// stopwatch measures how long something takes that may hang. Any goroutine may read it.
-type stopwatch struct {
-	madeAt time.Time
-	began  atomic.Int64 // in nanoseconds since madeAt; 0 while it does not run
-}
-
-func newStopwatch() *stopwatch { return &stopwatch{madeAt: time.Now()} }
-
-// start and stop do nothing if s is nil.
-func (s *stopwatch) start() {
-	if s != nil {
-		s.began.Store(int64(time.Since(s.madeAt)) | 1) // never 0
-	}
-}
-
-func (s *stopwatch) stop() {
-	if s != nil {
-		s.began.Store(0)
-	}
-}
-
-// elapsed returns how long the stopwatch has been running. It returns 0 if it does not run.
-func (s *stopwatch) elapsed() time.Duration {
-	began := s.began.Load()
-	if began == 0 {
-		return 0
-	}
-	return time.Since(s.madeAt) - time.Duration(began)
 }
 
 // recordContact records that the server has just sent an event. If nothing changes in the cluster, the server sends
@@ -1782,7 +1757,7 @@ func (r *Reflector[T]) Patch(
 		return now, err
 	}
 	r.noteAnsweredVersion(now.meta().ResourceVersion())
-	r.publish(nil, r.ApplyAnswer(now)...) // The queue sees whether this worker hangs.
+	r.publish(r.ApplyAnswer(now)...)
 	if !isKept(now) {
 		r.recordPatch("stripped", now, errStripped)
 		return now, fmt.Errorf("patch %s/%s: %w", r.kind.Resource, now.meta().Key(), errStripped)

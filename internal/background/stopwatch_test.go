@@ -1,0 +1,24 @@
+package background
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podcount/internal/testkit"
+)
+
+func TestStopwatchRunsFromStartToStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s Stopwatch
+		testkit.WantEqual(t, "before the start", s.Elapsed(), 0)
+		for range 2 {
+			s.Start()
+			testkit.Pass(time.Minute)
+			testkit.WantBetween(t, "after a minute", s.Elapsed(), time.Minute-time.Nanosecond, time.Minute)
+			s.Stop()
+			testkit.Pass(time.Minute)
+			testkit.WantEqual(t, "after the stop", s.Elapsed(), 0)
+		}
+	})
+}
