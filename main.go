@@ -572,7 +572,7 @@ type podCountController struct {
 	dryRunChanges  sync.Map                  // by key of a node: the changes that a dry run has logged last
 
 	wrongNodesAddedAt time.Time   // only addWrongNodes uses it, and no two workers have totalKey at once
-	hasWarned         atomic.Bool // warnOfNoNode has logged its warning
+	hasWarned         atomic.Bool // resync has logged that no node gets the total
 
 	total, own page.LabelHistory // of TotalLabel and NodeLabel
 }
@@ -923,8 +923,8 @@ func (p *podCountController) endPause(label labelOnNode) {
 	}
 }
 
-// logDryRun logs what a dry run would write to a node, except for what it has logged already. Like a write, it makes the
-// node cool down.
+// logDryRun logs what a dry run would write to a node, except for what it has logged already. Like a write, it makes
+// the node cool down.
 func (p *podCountController) logDryRun(node *Node, fixes labelFixes) {
 	p.coolDown(&node.Meta, p.options.Interval)
 	previous, _ := p.dryRunChanges.Load(node.Key())
@@ -986,16 +986,14 @@ func (p *podCountController) labels() []page.Label {
 		own.AddNode(name, !p.options.Prune, isOwnWrong)
 	}
 	isKnown := background.IsClosed(p.nodes.Synced()) && (p.options.Prune || background.IsClosed(p.pods.Synced()))
-	total.IsKnown = isKnown
-	own.IsKnown = isKnown
 	if isKnown && !p.options.Prune {
 		total.Value = strconv.Itoa(p.pods.Len())
 	}
 	lostAt := earliest(p.nodes.LostAt(), p.pods.LostAt())
-	hasLost := lostAt != nil && time.Since(*lostAt) > lossGrace
-	for label, history := range map[*page.Label]*page.LabelHistory{&total: &p.total, &own: &p.own} {
-		history.Describe(label)
-		if hasLost {
+	for _, label := range []*page.Label{&total, &own} {
+		label.IsKnown = isKnown
+		p.historyOf(label.Name).Describe(label)
+		if lostAt != nil && time.Since(*lostAt) > lossGrace {
 			label.SecondsOld = page.SecondsSince(*lostAt)
 		}
 	}
@@ -1005,7 +1003,8 @@ func (p *podCountController) labels() []page.Label {
 	return []page.Label{total, own}
 }
 
-// lossGrace is how long no watch may be open until the page says so. A watch that ends is followed by the next one at once.
+// lossGrace is how long no watch may be open until the page says so. A watch that ends is followed by the next one at
+// once.
 const lossGrace = 5 * time.Second
 
 // earliest returns the first of the times that are not nil.
@@ -1651,22 +1650,15 @@ func (m *manager) retryWrites() {
 	}
 }
 
-// describeAge says in the log of an outage how old the labels are.
+// describeAge says in the log of an outage how old the numbers in the labels are: podcount has not heard of the pods or
+// the nodes since then. It says nothing if podcount hears of both, or writes no labels.
 func (m *manager) describeAge() []any {
-	lostAt := m.lostAt()
-	if lostAt == nil || m.options.DryRun {
+	_, watchesNodes := m.watched[m.nodes]
+	lostAt := earliest(m.pods.LostAt(), m.nodes.LostAt())
+	if !watchesNodes || lostAt == nil || m.options.DryRun {
 		return nil
 	}
 	return []any{"labels_age", time.Since(*lostAt).Round(time.Second)}
-}
-
-// lostAt returns the time whose numbers the labels show, because podcount has not heard of the pods or the nodes since
-// then. It is nil if podcount hears of both, or writes no labels.
-func (m *manager) lostAt() *time.Time {
-	if _, writesLabels := m.watched[m.nodes]; !writesLabels {
-		return nil
-	}
-	return earliest(m.pods.LostAt(), m.nodes.LostAt())
 }
 
 // The limits of the steps of a shutdown. docs/operating.md shows the same numbers.
@@ -2028,8 +2020,8 @@ func (m *manager) isAllDone() bool {
 	return true
 }
 
-// endOnce logs the outcome of -once. If objects are still wrong, it ends -once with an error that names them. It ends it
-// with another error if a controller cannot do what the flags ask for.
+// endOnce logs the outcome of -once. If objects are still wrong, it ends -once with an error that names them. It ends
+// -once with another error if a controller cannot do what the flags ask for.
 func (m *manager) endOnce(after string) {
 	m.summarize()
 	var left []string
@@ -2159,8 +2151,8 @@ func (m *manager) pages() http.Handler {
 	})
 }
 
-// stuck describes what hangs: controllers with their workers, queues and resyncs, and caches whose changes no controller
-// takes. Requests cannot hang: each has a time limit.
+// stuck describes what hangs: controllers with their workers, queues and resyncs, and caches whose changes no
+// controller takes. Requests cannot hang: each has a time limit.
 func (m *manager) stuck() (stuck []string) {
 	limit := m.options.StuckAfter()
 	for _, cache := range m.sortedCaches() {
@@ -2238,17 +2230,16 @@ func (m *manager) state() page.State {
 
 // sortedCaches returns the caches in the order of what people want to know: pods, nodes, Counts, and then other kinds.
 func (m *manager) sortedCaches() []anyReflector {
-	known := []anyReflector{m.pods, m.nodes, m.counts}
-	return slices.SortedFunc(maps.Keys(m.watched), func(a, b anyReflector) int {
-		rank := func(cache anyReflector) int {
-			at := slices.Index(known, cache)
-			if at < 0 {
-				return len(known)
-			}
-			return at
+	others := maps.Clone(m.watched)
+	var sorted []anyReflector
+	for _, cache := range []anyReflector{m.pods, m.nodes, m.counts} {
+		if _, isWatched := others[cache]; isWatched {
+			sorted = append(sorted, cache)
+			delete(others, cache)
 		}
-		return cmp.Or(rank(a)-rank(b), strings.Compare(a.Kind(), b.Kind()))
-	})
+	}
+	byKind := func(a, b anyReflector) int { return strings.Compare(a.Kind(), b.Kind()) }
+	return slices.AppendSeq(sorted, slices.Values(slices.SortedFunc(maps.Keys(others), byKind)))
 }
 
 // labelsState returns what the labels show, for the page.

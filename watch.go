@@ -42,8 +42,8 @@ import (
 // flag -v 2 shows it.
 const levelFlow = slog.Level(-2)
 
-// The backoff after a failed request has the same values as in client-go's reflector. While the server is away, the first
-// answer that anybody gets ends the waits of all: see retry.Shared.
+// The backoff after a failed request has the same values as in client-go's reflector. While the server is away, the
+// first answer that anybody gets ends the waits of all: see retry.Shared.
 const (
 	initialBackoff    = 800 * time.Millisecond // after the first failure; each further failure doubles it
 	maxBackoff        = 30 * time.Second
@@ -131,8 +131,8 @@ type Reflector[T Object[T]] struct {
 
 	lostAt atomic.Pointer[time.Time] // see LostAt; atomic, because the details of a ServerOutage need it
 
-	// These run while a handler has a change from lists and watches, or from discovery. Of one from an answer to Patch, the
-	// queue sees whether the worker hangs.
+	// These run while a handler has a change from lists and watches, or from discovery. If one hangs with a change from
+	// an answer to Patch, so does a worker, which the queue sees.
 	publishing background.Stopwatch
 	refreshing background.Stopwatch
 
@@ -905,8 +905,8 @@ func (r *Reflector[T]) openAndConsume(ctx context.Context) watchEnd {
 	return r.consume(ctx, request, body)
 }
 
-// recordLoss records that no watch keeps the store up to date from now on. A watch that was silent has not done so since
-// its last event, or since it was opened.
+// recordLoss records that no watch keeps the store up to date from now on. A watch that was silent has not done so
+// since its last event, or since it was opened.
 func (r *Reflector[T]) recordLoss(end watchEnd) {
 	at := time.Now()
 	if end.isOpened && kube.WasSilent(end.err) {

@@ -29,14 +29,14 @@ func (c *Client) withoutAnswer(ctx context.Context, err error) error {
 	return unanswered{c.explain(cause), isHopeless(err)}
 }
 
-// IsUnanswered reports whether err says that the API server is away: no answer has come, or that of a proxy. Every other
-// error shows that the server answers (see IsAnswer), or is about something else, such as a credential.
+// IsUnanswered reports whether err says that the API server is away: no answer has come, or that of a proxy. Every
+// other error shows that the server answers (see IsAnswer), or is about something else, such as a credential.
 func IsUnanswered(err error) bool {
 	return errors.As(err, new(unanswered)) || StatusOf(err).isOfProxy
 }
 
-// IsAnswer reports whether the API server has answered a request that has ended with err: with success if err is nil, or
-// with a refusal.
+// IsAnswer reports whether the API server has answered a request that has ended with err: with success if err is nil,
+// or with a refusal.
 func IsAnswer(err error) bool {
 	return err == nil || StatusOf(err).Code != 0 && !IsUnanswered(err)
 }

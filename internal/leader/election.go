@@ -116,7 +116,8 @@ func New(client *kube.Client, o Options) *Election {
 		path:    "/apis/coordination.k8s.io/v1/namespaces/" + o.Namespace + "/leases/" + o.Name,
 		newMeta: json.RawMessage(fmt.Sprintf(`{"namespace":%q,"name":%q}`, o.Namespace, o.Name)),
 		writes:  map[context.Context]context.CancelCauseFunc{},
-		outage:  logging.NewOutage(o.Log, "lease", "requests work again", "lease", o.Namespace+"/"+o.Name).MutedBy(o.ServerOutage),
+		outage: logging.NewOutage(o.Log, "lease", "requests work again", "lease", o.Namespace+"/"+o.Name).
+			MutedBy(o.ServerOutage),
 
 		serverBackoff: o.ServerBackoff.Join(),
 

@@ -52,14 +52,13 @@ func NewOutage(log *slog.Logger, subject, again string, args ...any) *Outage {
 // pause is the time until the next line if the outage lasts. It must be more than 0. It is usually a minute, but longer
 // for a failure that lasts until a person acts.
 func (o *Outage) Failed(part, problem string, pause time.Duration, args ...any) {
-	now := time.Now()
-	f := failure{at: now, problem: problem, args: args, pause: pause}
-	isMuted := o.isMuted(f)
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	now := time.Now()
+	f := failure{at: now, problem: problem, args: args, pause: pause}
 	o.state.addFailure(part, f)
 	switch {
-	case isMuted:
+	case o.isMuted(f):
 		o.state.wasMuted = true
 		o.logFailureLocked(slog.LevelDebug, 0)
 	case o.state.mayAnnounce(now):

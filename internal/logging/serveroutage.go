@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// ServerOutage logs that a server is away: one line each minute. While it does, the Outages that it mutes do not log that
-// they get no answer, either: see Outage.MutedBy.
+// ServerOutage logs that a server is away: one line each minute. While it does, the Outages that it mutes do not log
+// that they get no answer, either: see Outage.MutedBy.
 type ServerOutage struct {
 	outage *Outage
 	isAway func(err error) bool
@@ -37,8 +37,8 @@ func (s *ServerOutage) Problem() (now Problem, isAway bool) { return s.outage.Pr
 // Stop ends the reminders, as Outage.Stop does.
 func (s *ServerOutage) Stop() { s.outage.Stop() }
 
-// MutedBy makes an Outage log nothing above the debug level while its newest failure says that a server is away, and the
-// ServerOutage says that, too. It returns the Outage. Call it before the first failure.
+// MutedBy makes an Outage log nothing above the debug level while its newest failure says that a server is away, and
+// the ServerOutage says that, too. It returns the Outage. Call it before the first failure.
 func (o *Outage) MutedBy(s *ServerOutage) *Outage {
 	o.server = s
 	return o

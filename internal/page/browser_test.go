@@ -222,8 +222,8 @@ func testOrderOfKinds(t *testing.T, chromium *browser.Browser) {
 	server := show(t, newProgram(wellState()), "127.0.0.1:0")
 	tab := chromium.NewTab(t, browser.Options{})
 	openView(tab, server.url, "cluster")
-	text := emitState(tab, `waiting: ["Count (it is not known …)", "Node", "Pod"],
-		kinds: ["Count", "Node", "Pod"].map((name) => ({name, objects: 7, problem: "it is refused"}))`)
+	text := emitState(tab, `waiting: ["Pod", "Node", "Count (it is not known …)"],
+		kinds: ["Pod", "Node", "Count"].map((name) => ({name, objects: 7, problem: "it is refused"}))`)
 	testkit.WantText(t, text, "Waiting: Pod, Node, Count (it")
 	_, cards, _ := strings.Cut(text, "What it watches")
 	if pods := strings.Index(cards, "Pod"); pods < 0 || pods > strings.Index(cards, "Node") {

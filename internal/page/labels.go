@@ -18,15 +18,18 @@ func (l *Label) AddNode(name string, shows, isWrong bool) {
 	}
 }
 
-// addName adds a name to those that come first, of which it keeps ten.
+// maxNamed is how many nodes of a label the page names.
+const maxNamed = 10
+
+// addName adds a name to those that come first, of which it keeps maxNamed.
 func addName(first []string, name string) []string {
 	at, _ := slices.BinarySearch(first, name)
 	first = slices.Insert(first, at, name)
-	return first[:min(len(first), 10)]
+	return first[:min(len(first), maxNamed)]
 }
 
-// LabelHistory is what has happened to a label on all its nodes. The zero value is that of a label that was never looked
-// at. It is safe for concurrent use.
+// LabelHistory is what has happened to a label on all its nodes. The zero value is that of a label that was never
+// looked at. It is safe for concurrent use.
 type LabelHistory struct {
 	mu         sync.Mutex // guards the fields below
 	rightSince time.Time  // when it was found right on all nodes; zero while it is wrong on one

@@ -38,7 +38,7 @@ type Label struct {
 	Name              string   `json:"name"`              // such as hopegi/pod-count
 	IsOwn             bool     `json:"own"`               // each node shows the number of its own pods
 	IsKnown           bool     `json:"known"`             // what is right is known, because the first lists are complete
-	Value             string   `json:"value"`             // what its nodes should show; "" if IsOwn, with -prune, or not known
+	Value             string   `json:"value"`             // of all its nodes; "" if IsOwn, with -prune, or not known
 	Nodes             []string `json:"nodes"`             // those that should show it
 	NodeCount         int      `json:"nodeCount"`         // how many should show it
 	Wrong             []string `json:"wrong"`             // those that do not show what they should

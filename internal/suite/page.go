@@ -63,7 +63,8 @@ func statePage(t *testing.T, podcount Program) {
 	testkit.WantEqual(t, "the holder is this replica", state.Lease.Holder, state.Lease.Identity)
 	testkit.WantNumber(t, "controllers", len(state.Controllers), 2)
 	testkit.WantNumber(t, "kinds", len(state.Kinds), 3)
-	for _, kind := range state.Kinds {
+	for i, kind := range state.Kinds {
+		testkit.WantEqual(t, "the kind in this place", kind.Name, []string{"Pod", "Node", "Count"}[i])
 		testkit.WantEqual(t, kind.Name+" is ready", kind.IsReady, true)
 		testkit.WantEqual(t, kind.Name+" has a version", kind.ResourceVersion != "", true)
 		if kind.Name == "Pod" {

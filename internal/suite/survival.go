@@ -438,7 +438,8 @@ func ageOfLabels(t *testing.T, podcount Program) {
 		p.Net.GoSilent()
 		p.Net.Refuse()
 		testkit.Pass(4*time.Minute + 30*time.Second)
-		reports := regexp.MustCompile(`cannot be reached" for=(\S+) .*labels_age=(\S+)`).FindAllStringSubmatch(p.Log.String(), -1)
+		report := regexp.MustCompile(`cannot be reached" for=(\S+) .*labels_age=(\S+)`)
+		reports := report.FindAllStringSubmatch(p.Log.String(), -1)
 		newest := reports[len(reports)-1]
 		outage, _ := time.ParseDuration(newest[1])
 		age, _ := time.ParseDuration(newest[2])
@@ -449,6 +450,7 @@ func ageOfLabels(t *testing.T, podcount Program) {
 // halfDead shows that answers that are of no use do not make podcount hurry.
 func halfDead(t *testing.T, podcount Program) {
 	isList := func(r fakekube.Request) bool { return r.Verb == "list" && r.Resource == "pods" }
+	watchesPods := func(r fakekube.Request) bool { return r.Verb == "watch" && r.Resource == "pods" }
 	isSecondPage := func(r fakekube.Request) bool { return isList(r) && r.Query.Has("continue") }
 	ofPods := fakekube.Requests{Verb: "watch", Resource: "pods"}
 	ofNodes := fakekube.Requests{Verb: "watch", Resource: "nodes"}
@@ -469,21 +471,18 @@ func halfDead(t *testing.T, podcount Program) {
 		{"a proxy answers for the second page of each list", func(t *testing.T, f *fakekube.Server, _ *Process) {
 			always(f, fakekube.Requests{If: isSecondPage}, proxyPage)
 			f.Script(t, "list pods, 2 times: cut after 3000 bytes") // so that lists come in pages
-			f.Compact()
-			f.AddPod("default", "more", "")
-			f.Compact()
-			f.EndWatches(true)
+			expire(f)
 		}, isList, 60},
 		{"each watch ends with an error of a proxy", func(_ *testing.T, f *fakekube.Server, _ *Process) {
 			always(f, ofPods, fakekube.Reply{Code: 200, Body: frame})
 			f.EndWatches(true)
-		}, func(r fakekube.Request) bool { return ofPods.Verb == r.Verb && ofPods.Resource == r.Resource }, 30},
+		}, watchesPods, 30},
 		{"it is back, but a page of another server answers for one kind", func(_ *testing.T, f *fakekube.Server, p *Process) {
 			p.Net.Kill()
 			testkit.Pass(2 * time.Minute)
 			always(f, ofPods, loginPage)
 			p.Net.Restore()
-		}, func(r fakekube.Request) bool { return ofPods.Verb == r.Verb && ofPods.Resource == r.Resource }, 40},
+		}, watchesPods, 40},
 		{"each list brings it down for five seconds", func(_ *testing.T, f *fakekube.Server, p *Process) {
 			f.InjectUnchecked(fakekube.Fault{
 				On:    fakekube.Requests{If: isList},
@@ -494,10 +493,7 @@ func halfDead(t *testing.T, podcount Program) {
 					time.AfterFunc(5*time.Second, p.Net.Restore)
 				},
 			})
-			f.Compact()
-			f.AddPod("default", "more", "")
-			f.Compact()
-			f.EndWatches(true)
+			expire(f)
 		}, isList, 25},
 		{"one kind gets no answer, and another one comes and goes", func(_ *testing.T, f *fakekube.Server, _ *Process) {
 			always(f, ofPods, fakekube.DropRequest{})
@@ -508,7 +504,7 @@ func halfDead(t *testing.T, podcount Program) {
 					f.EndWatches(true)
 				}
 			}()
-		}, func(r fakekube.Request) bool { return ofPods.Verb == r.Verb && ofPods.Resource == r.Resource }, 30},
+		}, watchesPods, 30},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
@@ -542,6 +538,14 @@ func sickKind(t *testing.T, podcount Program) {
 		testkit.WantBetween(t, "reports of the write", p.Logged(`level=WARN msg="cannot reconcile"`), 29, 33)
 		testkit.WantBetween(t, "reports of a server that is away", p.Logged("cannot be reached"), 0, 2)
 	})
+}
+
+// expire makes podcount list again, because the server no longer knows the versions of its watches.
+func expire(f *fakekube.Server) {
+	f.Compact()
+	f.AddPod("default", "more", "")
+	f.Compact()
+	f.EndWatches(true)
 }
 
 // always lets a server that is half dead fail for ever.
