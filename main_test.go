@@ -717,7 +717,8 @@ func TestGaugesOfMissingThingsAreAbsent(t *testing.T) {
 		wantGauges("before the lists", false, "podcount_pods", `podcount_cache_objects{kind="Pod"}`)
 		wantGauges("before the lists", false, ofQueue("pod-count")...)
 		wantGauges("before anything was heard", false, `podcount_watch_age_seconds{kind="Pod"}`)
-		testkit.WantText(t, metrics(), `podcount_cache_synced{kind="Pod"} 0`+"\n", `podcount_cache_synced{kind="Node"} 1`+"\n")
+		testkit.WantText(t, metrics(),
+			`podcount_cache_synced{kind="Pod"} 0`+"\n", `podcount_cache_synced{kind="Node"} 1`+"\n")
 		testkit.Pass(time.Minute)
 		wantGauges("at work", true, "podcount_pods", `podcount_cache_objects{kind="Pod"}`,
 			`podcount_watch_age_seconds{kind="Pod"}`)

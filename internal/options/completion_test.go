@@ -127,8 +127,8 @@ func TestFishCompletes(t *testing.T) {
 	}
 }
 
-// Zsh completes only in a terminal. Here, a function stands for its own, and must get one argument for each flag, and two
-// for the words.
+// Zsh completes only in a terminal. Here, a function stands for its own, and must get one argument for each flag, and
+// two for the words.
 func TestZshIsGivenEveryFlag(t *testing.T) {
 	script := savedScript(t, "zsh")
 	const call = `compdef() { [[ "$*" = "_podcount podcount" ]] && _podcount }; _arguments() { echo $# }; . $1`

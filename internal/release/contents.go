@@ -46,9 +46,9 @@ func checkRelease(t tree) error {
 // newestChanges matches the first heading in CHANGELOG.md that is about a version.
 var newestChanges = regexp.MustCompile(`(?m)^## (.*?)\r?$`)
 
-// checkChanges returns an error unless CHANGELOG.md begins with the version, and the day of its release. It is the commit
-// that must say so, because the source in the release is that of the commit. A version with a hyphen, such as v1.2.0-rc.1
-// or a site's own v1.1.0-site.1, needs no heading.
+// checkChanges returns an error unless CHANGELOG.md begins with the version, and the day of its release. It is the
+// commit that must say so, because the source in the release is that of the commit. A version with a hyphen, such as
+// v1.2.0-rc.1 or a site's own v1.1.0-site.1, needs no heading.
 func checkChanges(t tree) error {
 	if strings.Contains(t.version, "-") {
 		return nil

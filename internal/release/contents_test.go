@@ -31,7 +31,8 @@ func TestReleaseWithoutItsChangesIsRefused(t *testing.T) {
 		testkit.WantError(t, heading, released("v1.1.0", "# Changes\n\n"+heading+older), "")
 	}
 	for _, heading := range []string{
-		"## Next", "## v1.1.0", "## v1.1.0, soon", "## v1.1.0, 2026-02-30", "## v1.1.0-rc.1, 2026-11-26", "## v1.1, 2026-11-26",
+		"## Next", "## v1.1.0", "## v1.1.0, soon", "## v1.1.0, 2026-02-30", "## v1.1.0-rc.1, 2026-11-26",
+		"## v1.1, 2026-11-26",
 		"## v1.0.0, 2026-11-26", "# v1.1.0, 2026-11-26", "### v1.1.0, 2026-11-26", "## Next\n\n## v1.1.0, 2026-11-26",
 	} {
 		err := released("v1.1.0", "# Changes\n\n"+heading+older)

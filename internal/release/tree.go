@@ -71,8 +71,8 @@ var isModuleVersion = regexp.MustCompile(`^(v` + number + `)(\.` + number + `){2
 // word matches a part of a version after the hyphen. If it is a number, it has no zero before it.
 const word = `(0|[1-9][0-9]*|[0-9]*[A-Za-z-][0-9A-Za-z-]*)`
 
-// moduleVersion returns the version as Go names it. If the tree's version has not the form that Go demands, as without a
-// tag, it is made of the commit, as in https://go.dev/ref/mod#pseudo-versions.
+// moduleVersion returns the version as Go names it. If the tree's version has not the form that Go demands, as without
+// a tag, it is made of the commit, as in https://go.dev/ref/mod#pseudo-versions.
 func (t tree) moduleVersion() string {
 	matched := isModuleVersion.FindStringSubmatch(t.version)
 	switch {

@@ -20,13 +20,13 @@ const (
 // but they share the end of an outage:
 //
 //   - As soon as any loop gets an answer, the outage is over. All loops that wait for an answer are woken.
-//   - When a loop that had got none has also done its work with the answer, the backoffs of all loops begin again. Those
-//     that still wait are woken once more, because they may have tried a moment too early.
+//   - When a loop that had got none has also done its work with the answer, the backoffs of all loops begin again.
+//     Those that still wait are woken once more, because they may have tried a moment too early.
 //
-// So all loops are back soon after the first, and an outage lengthens no wait of the next one. A server that answers and
-// fails again and again, perhaps because of what it is asked for, gets no more requests for that: a loop that was woken
-// twice in vain waits for its own backoff until it has done its work. And a loop that gets no answer while others do is
-// alone: it has a fault of its own, and begins no outage.
+// So all loops are back soon after the first, and an outage lengthens no wait of the next one. A server that answers
+// and fails again and again, perhaps because of what it is asked for, gets no more requests for that: a loop that was
+// woken twice in vain waits for its own backoff until it has done its work. And a loop that gets no answer while others
+// do is alone: it has a fault of its own, and begins no outage.
 type Shared struct {
 	o SharedOptions
 

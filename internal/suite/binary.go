@@ -133,7 +133,8 @@ func stallNextWrite(t *testing.T, f *fakekube.Server) (stalled <-chan struct{}) 
 }
 
 // signalTwice sends two signals, far enough apart that the second is not taken for a copy of the first. The process may
-// be slow to notice the first one, and take the second for its copy all the same. So the second is sent again and again.
+// be slow to notice the first one, and take the second for its copy all the same. So the second is sent again and
+// again.
 func signalTwice(t *testing.T, process *os.Process, first, second os.Signal) {
 	process.Signal(first)
 	again := time.NewTicker(signalCopyWindow + 100*time.Millisecond)

@@ -497,14 +497,13 @@ func halfDead(t *testing.T, podcount Program) {
 		}, isList, 25},
 		{"one kind gets no answer, and another one comes and goes", func(_ *testing.T, f *fakekube.Server, _ *Process) {
 			always(f, ofPods, fakekube.DropRequest{})
-			f.InjectUnchecked(fakekube.Fault{On: ofNodes, Every: 2, Times: fakekube.Always, Do: fakekube.DropRequest{}})
-			go func() {
-				for range 14 * 60 / 5 {
-					pause(5 * time.Second)
-					f.EndWatches(true)
-				}
-			}()
+			comeAndGo(f, ofNodes)
 		}, watchesPods, 30},
+		{"it answers no write, and one kind comes and goes", func(_ *testing.T, f *fakekube.Server, _ *Process) {
+			always(f, fakekube.Requests{Verb: "patch"}, fakekube.DropRequest{})
+			f.AddPod("default", "more", "")
+			comeAndGo(f, ofNodes)
+		}, func(r fakekube.Request) bool { return r.Verb == "patch" && r.Resource == "nodes" }, 50},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
@@ -538,6 +537,17 @@ func sickKind(t *testing.T, podcount Program) {
 		testkit.WantBetween(t, "reports of the write", p.Logged(`level=WARN msg="cannot reconcile"`), 29, 33)
 		testkit.WantBetween(t, "reports of a server that is away", p.Logged("cannot be reached"), 0, 2)
 	})
+}
+
+// comeAndGo lets the watches end every five seconds for 14 minutes, and drops every second one of these.
+func comeAndGo(f *fakekube.Server, watches fakekube.Requests) {
+	f.InjectUnchecked(fakekube.Fault{On: watches, Every: 2, Times: fakekube.Always, Do: fakekube.DropRequest{}})
+	go func() {
+		for range 14 * 60 / 5 {
+			pause(5 * time.Second)
+			f.EndWatches(true)
+		}
+	}()
 }
 
 // expire makes podcount list again, because the server no longer knows the versions of its watches.
