@@ -65,7 +65,7 @@ verify: ## build a release again, and compare all bytes: make verify RELEASE=pod
 
 run: build ## run podcount against a fake API server, without a cluster; ARGS='-v 4' shows more
 	@echo compiling the playground
-	@go build -o bin/playground ./internal/playground
+	@go build -o bin/playground ./lab/playground
 	@set -f; exec bin/playground bin/podcount bin $$ARGS
 
 test: ## run all tests, without a network and without a C compiler
@@ -97,7 +97,7 @@ airgap: ## install a release without a network: make airgap RELEASE=FILE [SIGNER
 	}
 	AIRGAP_RELEASE="$$RELEASE" AIRGAP_SIGNERS="$$SIGNERS" \
 		AIRGAP_KUBECONFIG=$(if $(filter override,$(origin KUBECONFIG)),"$$KUBECONFIG") \
-		go test -count=1 -v -timeout 30m -run '^TestReleaseNeedsNoNetwork$$' ./internal/airgap
+		go test -count=1 -v -timeout 30m -run '^TestReleaseNeedsNoNetwork$$' ./lab/airgap
 
 fuzz: ## give each parser random input for FUZZTIME
 	@for package in $$(go list ./...); do \

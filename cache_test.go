@@ -25,7 +25,6 @@ import (
 	"testing/iotest"
 	"unicode/utf8"
 
-	"podcount/internal/fakekube"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
 	"podcount/internal/labels"
@@ -33,9 +32,10 @@ import (
 	"podcount/internal/options"
 	"podcount/internal/packed"
 	"podcount/internal/process"
-	"podcount/internal/suite"
-	"podcount/internal/testkit"
 	"podcount/internal/wire"
+	"podcount/lab/fakekube"
+	"podcount/lab/suite"
+	"podcount/lab/testkit"
 )
 
 func TestListReportsOnlyChanges(t *testing.T) {

@@ -1,6 +1,6 @@
 package main
 
-// main_test.go runs the tests of the whole program. Most of them are in internal/suite, topic by topic. Here are those
+// main_test.go runs the tests of the whole program. Most of them are in lab/suite, topic by topic. Here are those
 // that need the internals of package main, the simulation, the behaviours on a real cluster, and the benchmarks. What
 // one of the other files at the top does is shown beside that file.
 
@@ -29,19 +29,19 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/behaviours"
 	"podcount/internal/build"
-	"podcount/internal/fakekube"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
 	"podcount/internal/logging"
 	"podcount/internal/options"
 	"podcount/internal/packed"
 	"podcount/internal/page"
-	"podcount/internal/sim"
-	"podcount/internal/suite"
-	"podcount/internal/testkit"
 	"podcount/internal/trace"
+	"podcount/lab/behaviours"
+	"podcount/lab/fakekube"
+	"podcount/lab/sim"
+	"podcount/lab/suite"
+	"podcount/lab/testkit"
 )
 
 func TestMain(m *testing.M) {

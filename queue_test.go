@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"podcount/internal/metrics"
-	"podcount/internal/testkit"
 	"podcount/internal/trace"
+	"podcount/lab/testkit"
 )
 
 // quietQueue returns the options of a queue without a log.

@@ -20,17 +20,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/fakekube"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
 	"podcount/internal/logging"
 	"podcount/internal/metrics"
 	"podcount/internal/options"
 	"podcount/internal/retry"
-	"podcount/internal/suite"
-	"podcount/internal/testkit"
 	"podcount/internal/trace"
 	"podcount/internal/wire"
+	"podcount/lab/fakekube"
+	"podcount/lab/suite"
+	"podcount/lab/testkit"
 )
 
 // listOfPods and watchOfPods select the requests that a fault meets.

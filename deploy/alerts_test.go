@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"podcount/internal/metrics"
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 var update = flag.Bool("update", false, "write alerts.yaml from its template")

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // dashboard has the fields of dashboard.json that the tests read: https://grafana.com/docs/grafana/latest/dashboards/

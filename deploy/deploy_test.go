@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // settings returns the settings of `podcount -manifest` without other flags, with these changes.

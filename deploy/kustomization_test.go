@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestKustomizationHasTheFilesOfTheDefaultParts(t *testing.T) {

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/testkit"
 	"podcount/internal/yaml"
+	"podcount/lab/testkit"
 )
 
 // set gives a list the value of a flag, which must be valid.

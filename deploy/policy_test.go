@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"podcount/internal/events"
-	"podcount/internal/testkit"
 	"podcount/internal/yaml"
+	"podcount/lab/testkit"
 )
 
 func TestPolicyIsForTheAccountAndTheLabelsOfTheFlags(t *testing.T) {

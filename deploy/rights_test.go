@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // ownRights are the rights of a controller that reads nodes and Deployments, posts Events about both, and scales

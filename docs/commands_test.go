@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // command is a command that a page shows, in a block of code or in inline code.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // readme is the name of the page that leads to all others.

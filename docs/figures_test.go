@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // sample is one line of testdata/figures/start.jsonl or churn.jsonl: one run of a program. testdata/figures/measure has

@@ -11,7 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // shortestAlt is how many characters the description of a picture must have, so that it tells what the picture shows.

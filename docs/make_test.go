@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestPagesNameTheTargetsOfMake(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // othersMessagePattern matches messages, or parts of them, that come from Go, the operating system or the API server.
@@ -189,8 +189,7 @@ func TestPartsOfMessages(t *testing.T) {
 // productFiles returns the source files of the program, without those that serve tests.
 func productFiles(t *testing.T) []goFile {
 	t.Helper()
-	servesTests := regexp.MustCompile(
-		`_test\.go$|^internal/(behaviours|fakekube|playground|sim|suite|testkit)/|^testdata/`)
+	servesTests := regexp.MustCompile(`_test\.go$|^lab/|^testdata/`)
 	return slices.DeleteFunc(goFiles(t), func(file goFile) bool { return servesTests.MatchString(file.name) })
 }
 

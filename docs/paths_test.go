@@ -1,7 +1,6 @@
 package docs_test
 
 import (
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -9,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // pathPattern matches what may be a path, perhaps with wildcards.
@@ -45,7 +44,7 @@ func pathIn(word string) string {
 }
 
 // topDirectories are the directories of the checkout, as far as pages name them alone.
-var topDirectories = []string{".ci", "deploy", "docs", "internal", "testdata"}
+var topDirectories = []string{".ci", "deploy", "docs", "internal", "lab", "testdata"}
 
 func TestPathsAreRecognized(t *testing.T) {
 	rows := []struct{ word, want string }{
@@ -95,14 +94,12 @@ func (p page) pathExists(files []string, name string) bool {
 }
 
 func TestInternalsNameEachPackage(t *testing.T) {
-	entries, err := os.ReadDir(fromHere("internal"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	isInTables := regexp.MustCompile(`^(deploy|internal|lab)/`)
 	internals := loadPage(t, "docs/internals.md").text
-	for _, e := range entries {
-		if !strings.Contains(internals, "| `internal/"+e.Name()+"` |") {
-			t.Errorf("docs/internals.md has no row for internal/%s in its tables of packages", e.Name())
+	for _, file := range goFiles(t) {
+		directory := path.Dir(file.name)
+		if isInTables.MatchString(file.name) && !strings.Contains(internals, "| `"+directory+"` |") {
+			t.Errorf("docs/internals.md has no row for %s in its tables of packages", directory)
 		}
 	}
 }

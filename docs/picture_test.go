@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 var update = flag.Bool("update", false, "write pictures/peers.svg")

@@ -3,10 +3,9 @@ package docs_test
 import (
 	"path"
 	"regexp"
-	"strings"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // placePatterns match a place and the names that are declared there.
@@ -56,6 +55,9 @@ func TestEachIdentifierIsDeclaredWhereThePageSaysSo(t *testing.T) {
 	}
 }
 
+// inPackages matches the path of a package, or of a file in one.
+var inPackages = regexp.MustCompile(`^(internal|lab)/`)
+
 // checkPlacement checks that names are declared in a file or package. It returns false if the place is neither.
 func (d *declarations) checkPlacement(t *testing.T, at string, found placement) bool {
 	t.Helper()
@@ -64,7 +66,7 @@ func (d *declarations) checkPlacement(t *testing.T, at string, found placement) 
 		declared = d.inPlace["internal/"+found.place]
 	}
 	if declared == nil {
-		mustBeGo := path.Ext(found.place) == ".go" || strings.HasPrefix(found.place, "internal/")
+		mustBeGo := path.Ext(found.place) == ".go" || inPackages.MatchString(found.place)
 		if mustBeGo {
 			t.Errorf("%s: there is no Go code in %s", at, found.place)
 		}

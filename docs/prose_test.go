@@ -9,7 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 const (

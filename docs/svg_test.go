@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestEachPictureIsOnOnePage(t *testing.T) {

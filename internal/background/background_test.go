@@ -4,7 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestGroupNamesItsGoroutines(t *testing.T) {

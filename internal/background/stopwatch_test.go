@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestStopwatchRunsFromStartToStop(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // handler handles changes, except those that are bad. Several goroutines may call it at once.

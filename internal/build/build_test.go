@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestSourceIsWrittenUncompressed(t *testing.T) {

@@ -12,10 +12,10 @@ import (
 	"testing/synctest"
 
 	"podcount/internal/background"
-	"podcount/internal/fakekube"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
 	"podcount/internal/metrics"
+	"podcount/lab/fakekube"
 )
 
 // simulate runs a test in virtual time, with its own fake API server.

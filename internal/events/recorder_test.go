@@ -12,9 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/fakekube"
 	"podcount/internal/labels"
-	"podcount/internal/testkit"
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 // scriptedSink is a Sink that returns prepared errors, and records which methods were called.

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"podcount/internal/kube"
-	"podcount/internal/testkit"
 	"podcount/internal/wire"
+	"podcount/lab/testkit"
 )
 
 // newStatus returns an error as the API server answers it. cause is the reason of its only cause.

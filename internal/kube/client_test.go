@@ -18,9 +18,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/fakekube"
 	"podcount/internal/kubeconfig"
-	"podcount/internal/testkit"
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 // countedConn is a connection that counts itself in open until it is closed.

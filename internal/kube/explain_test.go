@@ -21,9 +21,9 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/fakekube"
 	"podcount/internal/kubeconfig"
-	"podcount/internal/testkit"
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 // configOf loads a kubeconfig with this text.

@@ -26,9 +26,9 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/fakekube"
 	"podcount/internal/kubeconfig"
-	"podcount/internal/testkit"
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 // The keys of certificates in fipsCases.

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"podcount/internal/fakekube"
 	"podcount/internal/kubeconfig"
+	"podcount/lab/fakekube"
 )
 
 // errNoPermit is the error of a permit that has ended.

@@ -4,8 +4,8 @@ import (
 	"os"
 	"testing"
 
-	"podcount/internal/fakekube"
-	"podcount/internal/testkit"
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 func TestMain(m *testing.M) {

@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/fakekube"
 	"podcount/internal/kubeconfig"
-	"podcount/internal/testkit"
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 // permitOf is a permit whose MayWrite is a function, and which does not end requests in flight.

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/fakekube"
-	"podcount/internal/testkit"
 	"podcount/internal/wire"
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 // forbidden is the error of a request that the server has forbidden.

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/fakekube"
-	"podcount/internal/testkit"
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 // watchOfPods asks for all pods from now on.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"podcount/internal/kubeconfig"
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // dialFailure returns a dialer that always fails.

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/fakekube"
-	"podcount/internal/testkit"
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 // A renewal that is running may have read the token's file before the server refused that token, or not at all.

@@ -16,8 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/fakekube"
-	"podcount/internal/testkit"
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 // pluginIn returns an exec program that prints the file dir/answer. It is the test binary itself.

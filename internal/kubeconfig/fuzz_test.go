@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/fakekube"
-	"podcount/internal/testkit"
 	"podcount/internal/yaml"
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 // FuzzLoad reads any text as a kubeconfig. The result is a Config, or an error that contains no secret.

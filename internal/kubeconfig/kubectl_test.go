@@ -15,8 +15,8 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/fakekube"
-	"podcount/internal/testkit"
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 // kubeconfigTable reads testdata/kubeconfigs/README.md: the files there, alone or combined, and the expected results.

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/fakekube"
-	"podcount/internal/testkit"
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 // load runs Load in a new directory with some files. The directory is the HOME, and o.Kubeconfig and KUBECONFIG are

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/fakekube"
-	"podcount/internal/testkit"
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 func TestCredentialFileMustBeRegular(t *testing.T) {

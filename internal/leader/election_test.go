@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/fakekube"
 	"podcount/internal/kubeconfig"
-	"podcount/internal/testkit"
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 // A renewal may hang although its context has ended, in a dial or while it waits for a credential. That must not

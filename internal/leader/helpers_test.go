@@ -9,12 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/fakekube"
 	"podcount/internal/kube"
 	"podcount/internal/kubeconfig"
 	"podcount/internal/logging"
 	"podcount/internal/retry"
-	"podcount/internal/testkit"
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 var leaseKey = fakekube.Key{Namespace: "kube-system", Name: "podcount"}

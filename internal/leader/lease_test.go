@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/fakekube"
-	"podcount/internal/testkit"
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 func TestLeaseIsWrittenAsByClientGo(t *testing.T) {

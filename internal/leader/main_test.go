@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"podcount/internal/fakekube"
+	"podcount/lab/fakekube"
 )
 
 func TestMain(m *testing.M) { os.Exit(fakekube.RunTests(m)) }

@@ -3,7 +3,7 @@ package listen
 import (
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestLoopbackIsKnownByItsNamesAlone(t *testing.T) {

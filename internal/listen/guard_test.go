@@ -7,7 +7,7 @@ import (
 	"net"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // codesOf serves Pages at an address, and returns the first line of the answer to /metrics for each Host.

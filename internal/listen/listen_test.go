@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // start runs a Server on this machine. Its address is server.Addr, and it sends what Serve returns to ended.

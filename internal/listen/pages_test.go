@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // pagesWith returns the Pages of a podcount that is well, with these metrics.

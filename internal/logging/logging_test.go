@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestStyleFollowsTheFormatAndTheTerminal(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 var errRefused = errors.New("connection refused")

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestOutputWritesAllLinesInOrder(t *testing.T) {

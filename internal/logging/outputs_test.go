@@ -6,7 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestLostLinesOfStdoutAreLogged(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 var errForbidden = errors.New("forbidden")

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // withMetric registers a metric until the test ends.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // sample returns the number of a metric without labels in a Registry's text; -1 if there is none.

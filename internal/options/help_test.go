@@ -8,7 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestHelpIsTheSameInItsPage(t *testing.T) {

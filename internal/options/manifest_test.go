@@ -11,8 +11,8 @@ import (
 
 	"podcount/deploy"
 	"podcount/internal/kube"
-	"podcount/internal/testkit"
 	"podcount/internal/yaml"
+	"podcount/lab/testkit"
 )
 
 func TestManifestThatCannotWorkIsWrongUsage(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // testProgram has controllers of the same names as podcount.

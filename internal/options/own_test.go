@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // registerOwn registers a flag of each type, until the test ends.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"unsafe"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestInternReturnsTheSameString(t *testing.T) {

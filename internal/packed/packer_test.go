@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // testKeys are the keys of the labels that the Packers of the tests keep.

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/browser"
-	"podcount/internal/testkit"
 	"podcount/internal/trace"
+	"podcount/lab/browser"
+	"podcount/lab/testkit"
 )
 
 // TestPageInChromium looks at the page as people do. Its parts that measure time come first, because the others run at

@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/browser"
-	"podcount/internal/testkit"
 	"podcount/internal/trace"
+	"podcount/lab/browser"
+	"podcount/lab/testkit"
 )
 
 // program stands for a podcount that a page shows. A test changes its state as it likes.

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"podcount/internal/browser"
+	"podcount/lab/browser"
 )
 
 // fewestFrames is how many frames a second a page must show at least.

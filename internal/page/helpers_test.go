@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/testkit"
 	"podcount/internal/trace"
+	"podcount/lab/testkit"
 )
 
 // fixture is a Page that is served without a network, so that it can be in virtual time.

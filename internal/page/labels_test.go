@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestLabelNamesTheFirstTenNodes(t *testing.T) {

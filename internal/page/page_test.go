@@ -13,8 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/testkit"
 	"podcount/internal/trace"
+	"podcount/lab/testkit"
 )
 
 func TestEveryAnswerHasTheHeadersThatProtectIt(t *testing.T) {

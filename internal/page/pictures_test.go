@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"podcount/internal/browser"
-	"podcount/internal/testkit"
+	"podcount/lab/browser"
+	"podcount/lab/testkit"
 )
 
 // TestPictures takes the pictures of the page in docs/pictures. It is no part of the other tests, because it needs a

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/testkit"
 	"podcount/internal/trace"
+	"podcount/lab/testkit"
 )
 
 func TestViewerGetsTheHistoryAndThenOneStateAndOneSampleASecond(t *testing.T) {

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestWorkEndsWithTheReason(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // The error of a lost lease may wrap that of a request that was cut off.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestTarDependsOnNamesAndContentsAlone(t *testing.T) {

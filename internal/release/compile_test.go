@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestEveryPlatformCanBeNamed(t *testing.T) {

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestReleasesWithoutAVersionOrAPartOfTheSourceAreRefused(t *testing.T) {

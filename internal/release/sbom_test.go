@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestBillOfMaterialsHasTheModuleAndGoAlone(t *testing.T) {

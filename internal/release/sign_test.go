@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestSignatureIsBesideTheFileAndNamesItsPurpose(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // thisTree is podcount's own source, with made-up facts about its commit.

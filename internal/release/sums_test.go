@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestSumsAreThoseOfSha256sum(t *testing.T) {

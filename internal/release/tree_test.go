@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 const testCommit = "0123456789abcdef0123456789abcdef01234567"

@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestPausesEnd(t *testing.T) {

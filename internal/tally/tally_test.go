@@ -3,7 +3,7 @@ package tally
 import (
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 func TestSummary(t *testing.T) {

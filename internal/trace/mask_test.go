@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/fakekube"
-	"podcount/internal/testkit"
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 // secretPod has the text hunter2 wherever people put secrets.

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // record listens to a trace until the test ends, and returns a function that returns the steps so far.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // Members finds the same members as encoding/json.

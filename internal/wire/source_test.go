@@ -6,7 +6,7 @@ import (
 	"testing"
 	"testing/iotest"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // nothing is an ObjectReader that reads no fields.

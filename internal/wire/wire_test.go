@@ -13,8 +13,8 @@ import (
 	"testing/iotest"
 	"testing/synctest"
 
-	"podcount/internal/testkit"
 	"podcount/internal/wire"
+	"podcount/lab/testkit"
 )
 
 // recording returns the body of an answer that was recorded from a real server.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/testkit"
+	"podcount/lab/testkit"
 )
 
 // wantTree fails the test unless a text is read as the tree that is written in JSON as want.

@@ -144,7 +144,7 @@ func startPlayground(t *testing.T) *rest.Config {
 	t.Helper()
 	dir := t.TempDir()
 	program := filepath.Join(dir, "playground")
-	build := exec.Command("go", "build", "-o", program, "./internal/playground")
+	build := exec.Command("go", "build", "-o", program, "./lab/playground")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

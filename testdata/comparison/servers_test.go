@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	trackerfake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
-	"podcount/internal/fakekube"
+	"podcount/lab/fakekube"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	runtimefake "sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"

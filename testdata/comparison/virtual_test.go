@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	trackerfake "k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
-	"podcount/internal/fakekube"
+	"podcount/lab/fakekube"
 )
 
 // informerLearns runs an informer of pods, in a bubble, and reports whether it learns of a pod that is created after an

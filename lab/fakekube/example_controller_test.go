@@ -1,0 +1,151 @@
+package fakekube_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podcount/lab/fakekube"
+)
+
+// runChecker is a complete controller that keeps the label checked=yes on each node, and knows nothing of the fake.
+// After every change, error or end of a watch, it waits for a second and then checks all nodes again.
+func runChecker(ctx context.Context, client *http.Client) {
+	for ctx.Err() == nil {
+		if err := checkNodes(ctx, client); err != nil {
+			log.Println(err)
+		}
+		<-time.After(time.Second)
+	}
+}
+
+// checkNodes labels the nodes that lack the label. Then it watches for such nodes until the first event.
+func checkNodes(ctx context.Context, client *http.Client) error {
+	const unchecked = "?labelSelector=checked!%3Dyes"
+	var nodes struct {
+		Metadata struct{ ResourceVersion string }
+		Items    []struct{ Metadata struct{ Name string } }
+	}
+	if err := call(ctx, client, "GET", unchecked, "", &nodes); err != nil {
+		return err
+	}
+	for _, node := range nodes.Items {
+		patch := `{"metadata":{"labels":{"checked":"yes"}}}`
+		if err := call(ctx, client, "PATCH", "/"+node.Metadata.Name, patch, new(any)); err != nil {
+			return err
+		}
+	}
+	watch := unchecked + "&watch=true&resourceVersion=" + nodes.Metadata.ResourceVersion
+	return call(ctx, client, "GET", watch, "", new(any))
+}
+
+// call sends a request and decodes the first JSON value of the answer.
+func call(ctx context.Context, client *http.Client, method, what, body string, answer any) error {
+	request, err := http.NewRequestWithContext(ctx, method, "http://fake/api/v1/nodes"+what, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/merge-patch+json")
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s %s: %s", method, request.URL, response.Status)
+	}
+	return json.NewDecoder(response.Body).Decode(answer)
+}
+
+// startChecker runs the controller against a fake, in virtual time, until the test ends.
+func startChecker(t *testing.T, fake *fakekube.Server) {
+	transport := &http.Transport{DialContext: fake.ServeIn(t).Dial}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		runChecker(ctx, &http.Client{Transport: transport})
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+		transport.CloseIdleConnections()
+	})
+}
+
+// wantChecked fails the test unless these nodes have the label after a minute, and nothing is written in the hour after
+// that.
+func wantChecked(t *testing.T, fake *fakekube.Server, names ...string) {
+	t.Helper()
+	<-time.After(time.Minute)
+	for _, name := range names {
+		if fake.Label(name, "checked") != "yes" {
+			t.Errorf("node %s is not checked", name)
+		}
+	}
+	writes := len(fake.Requests(fakekube.IsWrite))
+	<-time.After(time.Hour)
+	if more := len(fake.Requests(fakekube.IsWrite)) - writes; more > 0 {
+		t.Errorf("%d unnecessary writes", more)
+	}
+}
+
+// A test fails if its fault is not met, and the failure lists the requests that came instead.
+func TestNodesAreCheckedDespiteFaults(t *testing.T) {
+	for name, script := range map[string]string{
+		"all is well":                 "",
+		"the server starts":           "list nodes, 3 times: refuse 503 retry-after 1s",
+		"lists break":                 "list nodes, 2 times: cut after 100 bytes",
+		"a write is lost":             "patch nodes a: drop request",
+		"an answer is lost":           "patch nodes a: drop answer",
+		"another writer is faster":    "patch nodes, 2 times: refuse 409",
+		"the server is slow":          "write nodes, always: delay 5s",
+		"watches are refused":         "watch nodes, 5 times: refuse 429",
+		"the version is too old":      "watch nodes: refuse 410",
+		"every third request fails":   "* nodes, every 3rd, 4 times: refuse 500",
+		"a proxy answers with a page": `list nodes: reply 502 header Content-Type text/html body "<html>"`,
+		"some requests are lost":      "* nodes, at rate 0.3, seed 7, 2 times: drop request",
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				fake := fakekube.New()
+				fake.AddNode("a")
+				fake.AddNode("b")
+				fake.Script(t, script)
+				startChecker(t, fake)
+				wantChecked(t, fake, "a", "b")
+
+				fake.EndWatches(true)
+				fake.SetLabel("a", "checked", nil)
+				fake.AddNode("c")
+				wantChecked(t, fake, "a", "b", "c")
+			})
+		})
+	}
+}
+
+// The fake's watch cache loses a change, as real ones have done. This controller cannot notice it, because its lists
+// come from the same cache.
+func TestLostChangeGoesUnnoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake := fakekube.New()
+		startChecker(t, fake)
+		synctest.Wait()
+		lie := fake.Script(t, "list|watch nodes: lie about 1 change")[0]
+		fake.AddNode("a")
+		fake.EndWatches(true)
+		<-time.After(time.Minute)
+		if fake.Label("a", "checked") != "-" {
+			t.Error("the node is checked")
+		}
+		lie.Lift()
+		fake.EndWatches(true)
+		wantChecked(t, fake, "a")
+	})
+}

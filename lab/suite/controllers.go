@@ -1,0 +1,220 @@
+package suite
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
+)
+
+// Controllers shows how controllers share caches, and what each waits for.
+var Controllers = Topic{
+	{"controllers share caches and start at different times", sharedCaches},
+	{"podcount lists only the kinds that its controllers need", onlyWhatIsNeeded},
+	{"a controller whose rights are missing delays no other", missingRights},
+	{"a controller waits for its CRD and stops without it", comingAndGoingCRD},
+	{"the Counts of a removed CRD are forgotten unseen", unseenEndOfCounts},
+	{"the Retry-After of discovery is honoured", retryAfterOfDiscovery},
+	{"a short 404 or 429 stops no controller", shortAbsence},
+}
+
+func sharedCaches(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddNode("cp", ControlPlane)
+		f.AddPods(3)
+		p := podcount.Start(t, f, "-controllers", "*,pod-printer")
+		testkit.Pass(time.Second)
+		WantLabel(t, f, "cp", TotalLabel, "3")
+		for _, resource := range []string{"pods", "nodes", "counts"} {
+			testkit.WantNumber(t, "lists of "+resource, len(f.Requests(IsList(resource))), 1)
+			testkit.WantNumber(t, "watches of "+resource, len(f.Requests(fakekube.IsWatch(resource))), 1)
+		}
+
+		startLine := regexp.MustCompile(`time=(\S+) .*work begins" controller=(\S+)`)
+		starts := startLine.FindAllStringSubmatch(p.Log.String(), -1)
+		if len(starts) != 3 {
+			t.Fatalf("controllers began as %q, want 3", starts)
+		}
+		testkit.WantEqual(t, "the first controller", starts[0][2], "pod-count")
+		for i, start := range starts[1:] {
+			if start[1] == starts[i][1] {
+				t.Errorf("%s and %s began at the same time", starts[i][2], start[2])
+			}
+		}
+	})
+}
+
+func onlyWhatIsNeeded(t *testing.T, podcount Program) {
+	for _, row := range []struct{ flags, resources string }{
+		{"-controllers=pod-count", "nodes pods"},
+		{"-controllers=pod-printer", "pods"},
+		{"-controllers=count", "counts pods"},
+		{"", "counts nodes pods"},
+	} {
+		t.Run(row.flags, func(t *testing.T) {
+			Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.InstallCRD(&fakekube.CRD{HasStatus: true})
+				podcount.Start(t, f, strings.Fields(row.flags)...)
+				testkit.Pass(time.Minute)
+				var listed []string
+				for _, resource := range []string{"counts", "nodes", "pods"} {
+					if len(f.Requests(IsList(resource))) > 0 {
+						listed = append(listed, resource)
+					}
+				}
+				testkit.WantEqual(t, "the listed resources", strings.Join(listed, " "), row.resources)
+				needsDiscovery := strings.Contains(row.resources, "counts")
+				testkit.WantEqual(t, "discovery was requested", discoveries(f) > 0, needsDiscovery)
+			})
+		})
+	}
+}
+
+func missingRights(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddNode("cp", ControlPlane)
+		f.Forbid("list counts", true)
+		f.AddCount("web", `{"name":"web","count":1}`)
+		p := podcount.Start(t, f)
+		f.AddPods(2)
+		testkit.Pass(20 * time.Second)
+		WantLabel(t, f, "cp", TotalLabel, "2")
+		testkit.WantText(t, p.Log.String(),
+			`the RBAC rule that allows it: apiGroups [\"demo.mark8s.io\"], resources [\"counts\"], verbs [\"list\"]`)
+
+		f.Forbid("list counts", false)
+		testkit.Pass(time.Minute)
+		testkit.WantText(t, f.CountStatus("web"), "false 2 1")
+
+		f.Inject(t, StatusFault(fakekube.Requests{Verb: "list", Resource: "counts"}, 1, 400, "BadRequest", nil))
+		f.Compact()
+		f.EndWatches(false)
+		testkit.Pass(time.Minute)
+		f.AddPods(3)
+		testkit.Pass(20 * time.Second)
+		WantLabel(t, f, "cp", TotalLabel, "3")
+		testkit.WantText(t, f.CountStatus("web"), "false 3 1")
+	})
+}
+
+func comingAndGoingCRD(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", ControlPlane)
+		f.AddPods(2)
+		p := podcount.Start(t, f)
+		testkit.Pass(10 * time.Minute)
+		WantLabel(t, f, "cp", TotalLabel, "2")
+		testkit.WantNumber(t, "reports that the CRD is missing", p.Logged("is its CRD installed?"), 1)
+		testkit.WantNumber(t, "warnings", p.Logged("level=WARN"), 0)
+		testkit.WantNumber(t, "lists of Counts", len(f.Requests(IsList("counts"))), 0)
+		// One comes every 8 to 12 s.
+		testkit.WantBetween(t, "discoveries in 10 minutes", discoveries(f), 50, 76)
+
+		for range 2 {
+			f.InstallCRD(&fakekube.CRD{HasStatus: true})
+			f.AddCount("web", `{"name":"web","count":2}`)
+			testkit.Pass(13 * time.Second)
+			testkit.WantText(t, f.CountStatus("web"), "true 2 1")
+
+			f.InstallCRD(nil)
+			testkit.Pass(time.Second)
+			lists := len(f.Requests(IsList("counts")))
+			testkit.Pass(time.Minute)
+			more := len(f.Requests(IsList("counts"))) - lists
+			testkit.WantBetween(t, "lists of the removed resource", more, 0, 6)
+
+			requests := listsAndWatches(f, "counts")
+			testkit.Pass(time.Minute)
+			testkit.WantNumber(t, "requests for Counts after the controller has stopped",
+				listsAndWatches(f, "counts")-requests, 0)
+		}
+		testkit.WantNumber(t, "reports that the controller stops", p.Logged("the resource was removed"), 2)
+		testkit.WantNumber(t, "reports of the deleted Count", p.Logged("a Count is gone"), 2)
+		f.AddPods(4)
+		testkit.Pass(11 * time.Second)
+		WantLabel(t, f, "cp", TotalLabel, "4")
+	})
+}
+
+// unseenEndOfCounts removes the CRD, and with it all Counts, while no watch works.
+func unseenEndOfCounts(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddCount("web", `{"name":"web","count":2}`)
+		p := podcount.Start(t, f)
+		testkit.Pass(time.Minute)
+		f.Script(t, "watch counts, always: refuse 503")
+		f.EndWatches(false)
+		f.InstallCRD(nil)
+		testkit.Pass(time.Minute)
+		testkit.WantNumber(t, "reports of the deleted Count", p.Logged("a Count is gone"), 1)
+	})
+}
+
+// discovery selects the requests that find out whether the CRD of Counts is installed.
+var discovery = fakekube.Requests{Resource: "/apis/demo.mark8s.io/v1"}
+
+// discoveries counts the requests that discovery selects.
+func discoveries(f *fakekube.Server) int {
+	return len(f.Requests(func(r fakekube.Request) bool { return r.Path == discovery.Resource }))
+}
+
+// listsAndWatches counts the lists and watches of a resource.
+func listsAndWatches(f *fakekube.Server, resource string) int {
+	return len(f.Requests(IsList(resource))) + len(f.Requests(fakekube.IsWatch(resource)))
+}
+
+// retryAfterOfDiscovery meets a 429, with which discovery may answer for a moment after a CRD was installed.
+func retryAfterOfDiscovery(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		podcount.Start(t, f)
+		testkit.Pass(time.Second)
+		f.Inject(t, StatusFault(discovery, 1, 429, "TooManyRequests", nil, "Retry-After", "60"))
+		MeetFaults(t, f)
+		before := discoveries(f)
+		testkit.Pass(59 * time.Second)
+		testkit.WantNumber(t, "discoveries before Retry-After is over", discoveries(f)-before, 0)
+		testkit.Pass(13 * time.Second) // jitter adds up to a fifth
+		testkit.WantBetween(t, "discoveries after that", discoveries(f)-before, 1, 2)
+	})
+}
+
+func shortAbsence(t *testing.T, podcount Program) {
+	counts := fakekube.Requests{Resource: "counts"}
+	notFound := fakekube.Reply{
+		Code:   404,
+		Header: map[string]string{"Content-Type": "text/plain; charset=utf-8"},
+		Body:   "404 page not found\n",
+	}
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		f.AddCount("web", `{"name":"web","count":1}`)
+		f.Inject(t, fakekube.Fault{On: counts, Times: 2, Do: notFound})
+		f.Inject(t, StatusFault(counts, 2, 429, "TooManyRequests", nil, "Retry-After", "1"))
+		p := podcount.Start(t, f)
+		testkit.Pass(45 * time.Second)
+		testkit.WantText(t, f.CountStatus("web"), "false 0 1")
+
+		f.Inject(t, fakekube.Fault{On: discovery, Do: notFound})
+		testkit.Pass(30 * time.Second)
+		// These answers do not show whether the CRD is installed.
+		for _, code := range []int{500, 503, 429, 403} {
+			f.Inject(t, fakekube.Fault{On: discovery, Do: fakekube.Reply{Code: code, Body: "{}"}})
+		}
+		f.Inject(t, fakekube.Fault{On: discovery, Do: notFound})
+		f.Inject(t, fakekube.Fault{On: discovery, Do: fakekube.Reply{Body: `{"kind":"Other"}`}})
+		f.Inject(t, fakekube.Fault{On: discovery, Do: fakekube.Reply{Body: `garbage`}})
+		testkit.Pass(2 * time.Minute)
+		f.AddPod("default", "a", "")
+		testkit.Pass(time.Second)
+		testkit.WantText(t, f.CountStatus("web"), "true 1 1")
+		testkit.WantNumber(t, "reports that the controller stops", p.Logged("the resource was removed"), 0)
+		testkit.WantNumber(t, "lists of Counts", len(f.Requests(IsList("counts"))), 5)
+	})
+}

@@ -1,0 +1,141 @@
+package suite
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
+)
+
+// WantLabel fails the test unless a node has a label with this value. The value "-" means that the node must not have
+// the label.
+func WantLabel(t *testing.T, f *fakekube.Server, node, label, want string) {
+	t.Helper()
+	got := f.Label(node, label)
+	if got != want {
+		t.Errorf("node %s: label %s is %s, want %s", node, label, got, want)
+	}
+}
+
+// WantPeace is the oracle of the tests: when faults have stopped, labels become right, and then nothing is written.
+//
+// WantPeace lets as much time pass as podcount may need: its longest backoff, one interval, and the writes at -qps.
+// Then the labels of every node must be right. WantPeace derives them from the fake's objects, without podcount's code.
+// For five more intervals, podcount must not write any label or status.
+//
+// args are podcount's flags. Those that change neither the right labels nor the time for them may be left out.
+func WantPeace(t *testing.T, f *fakekube.Server, args ...string) {
+	t.Helper()
+	flags := flagsIn(t, args)
+	nodes := f.All("nodes")
+	timeToWrite := time.Duration(float64(len(nodes)) / flags.qps * float64(time.Second))
+	testkit.Pass(time.Minute + flags.interval + timeToWrite)
+	wantRightLabels(t, f, flags)
+
+	peace := time.Now()
+	testkit.Pass(5 * flags.interval)
+	needless := f.Requests(func(r fakekube.Request) bool {
+		return fakekube.IsWrite(r) && !strings.Contains(r.Path, "/leases/") && r.At.After(peace)
+	})
+	for _, r := range needless {
+		t.Errorf("podcount has written although all was right: %s", r)
+	}
+}
+
+// WantPeaceAndCount is WantPeace in a cluster with the Count web, which wants 18 pods. Its status must be right, too.
+func WantPeaceAndCount(t *testing.T, f *fakekube.Server, args ...string) {
+	t.Helper()
+	WantPeace(t, f, args...)
+	pods := len(f.All("pods"))
+	want := fmt.Sprint(pods == 18, " ", pods, " 1")
+	testkit.WantEqual(t, "the Count's status", f.CountStatus("web"), want)
+}
+
+// wantRightLabels fails the test for each label of a node that does not show the number of the fake's pods.
+func wantRightLabels(t *testing.T, f *fakekube.Server, flags oracleFlags) {
+	t.Helper()
+	pods := f.Selected("pods", flags.namespace, flags.podSelector, flags.fieldSelector)
+	ownPods := map[string]int{} // by node
+	for _, pod := range pods {
+		spec, _ := pod["spec"].(fakekube.Object)
+		ownPods[fakekube.TextIn(spec, "nodeName")]++
+	}
+	showsTotal := map[string]bool{} // by node
+	for _, selector := range flags.totalNodes {
+		for _, node := range f.Selected("nodes", "", selector, "") {
+			showsTotal[fakekube.KeyOf(node).Name] = true
+		}
+	}
+	for _, node := range f.All("nodes") {
+		name := fakekube.KeyOf(node).Name
+		total := "-"
+		if showsTotal[name] {
+			total = strconv.Itoa(len(pods))
+		}
+		WantLabel(t, f, name, flags.totalLabel, total)
+		if flags.nodeLabel != "" {
+			WantLabel(t, f, name, flags.nodeLabel, strconv.Itoa(ownPods[name]))
+		}
+	}
+}
+
+// oracleFlags are the flags of podcount that the oracle must know.
+type oracleFlags struct {
+	// How long podcount may take.
+	interval time.Duration
+	qps      float64
+
+	// Which pods count.
+	namespace     string
+	podSelector   string
+	fieldSelector string
+
+	// Which labels show the numbers.
+	totalLabel string
+	totalNodes []string // label selectors; a node shows the total if any of them selects it
+	nodeLabel  string   // "" if podcount must not write it
+}
+
+// flagsIn reads the flags that the oracle must know, and ignores others. Missing flags get podcount's defaults.
+func flagsIn(t *testing.T, args []string) oracleFlags {
+	t.Helper()
+	flags := oracleFlags{
+		interval:   10 * time.Second,
+		qps:        20,
+		totalLabel: TotalLabel,
+		totalNodes: []string{ControlPlane, oldControlPlane},
+	}
+	for i := 0; i < len(args); i += 2 {
+		if !strings.HasPrefix(args[i], "-") || i+1 == len(args) {
+			t.Fatalf("the oracle reads flags in pairs, -name and value; it cannot read %q", args[i:])
+		}
+		value := args[i+1]
+		var err error
+		switch args[i] {
+		case "-interval":
+			flags.interval, err = time.ParseDuration(value)
+		case "-qps":
+			flags.qps, err = strconv.ParseFloat(value, 64)
+		case "-namespace":
+			flags.namespace = value
+		case "-pod-selector":
+			flags.podSelector = value
+		case "-field-selector":
+			flags.fieldSelector = value
+		case "-total-label":
+			flags.totalLabel = value
+		case "-total-nodes":
+			flags.totalNodes = []string{value}
+		case "-node-label":
+			flags.nodeLabel = value
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return flags
+}
