@@ -20,7 +20,7 @@ $(foreach given.name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(
 
 # The command that builds podcount. It runs on this machine, also if GOOS and GOARCH name another one. No other setting of
 # the go command changes what it builds.
-override MAKE_RELEASE := GOENV=off GOOS= GOARCH= GOFIPS140=off GOEXPERIMENT= GOFLAGS= GOWORK=off go run ./internal/release
+override MAKE_RELEASE := GOENV=off GOOS= GOARCH= GOFIPS140=off GOEXPERIMENT= GOFLAGS= GOWORK=off go run ./deploy/release
 
 .PHONY: build manifests image archive release verify run test sim sweep mutants e2e airgap fuzz bench lint clean
 

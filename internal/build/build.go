@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Version and Commit are set by the linker: see internal/release. A plain `go build` leaves them as they are here.
+// Version and Commit are set by the linker: see deploy/release. A plain `go build` leaves them as they are here.
 var (
 	Version = "dev"
 	Commit  = "unknown"

@@ -59,7 +59,7 @@ func smallProgram(t *testing.T, version string) tree {
 		"internal/build/build.go",
 		"package build\n\nimport _ \"embed\"\n\n//go:embed source.tar.gz\nvar Source string\n",
 		"internal/build/source.tar.gz", "",
-		"internal/release/main.go", "package main\n\nfunc main() {}\n",
+		"deploy/release/main.go", "package main\n\nfunc main() {}\n",
 	)}
 }
 

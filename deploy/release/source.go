@@ -78,7 +78,7 @@ type sourcePackage struct {
 // programFiles returns the names of the files that `make build` needs, for every platform.
 func programFiles(t tree) ([]string, error) {
 	output, err := outputOf(goCommand(t.dir, "list", "-deps", "-json=Dir,Standard,GoFiles,IgnoredGoFiles,EmbedFiles",
-		".", "./internal/release"))
+		".", "./deploy/release"))
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func main() {
 }
 
 // errUsage is wrapped by all errors about the arguments.
-var errUsage = errors.New("see the comment in internal/release/main.go")
+var errUsage = errors.New("see the comment in deploy/release/main.go")
 
 // settings are the values of the flags.
 type settings struct {

@@ -18,7 +18,7 @@ import (
 // In git, the file has a placeholder, which `git archive` replaces: see export-subst in the manual of gitattributes.
 // The sources that this command packs have the file in its final form, too. So an archive of the source knows its
 // commit.
-const stampName = "internal/release/stamp"
+const stampName = "deploy/release/stamp"
 
 // tree is the source that is built.
 type tree struct {

@@ -116,7 +116,7 @@ func configOf(t tree, platform ociPlatform, diffID string) ociConfig {
 			},
 		},
 		RootFS:  ociRootFS{Type: "layers", DiffIDs: []string{diffID}},
-		History: []ociHistory{{Created: created, CreatedBy: "internal/release adds /" + imageFile}},
+		History: []ociHistory{{Created: created, CreatedBy: "deploy/release adds /" + imageFile}},
 	}
 }
 

@@ -310,7 +310,7 @@ func TestArchiveOfGitKnowsItsCommit(t *testing.T) {
 	if isFilled {
 		t.Skip("this source is from an archive")
 	}
-	repository := gitRepository(t, stampName, string(stamp), "internal/release/.gitattributes", string(attributes))
+	repository := gitRepository(t, stampName, string(stamp), "deploy/release/.gitattributes", string(attributes))
 	runGit(t, repository.dir, "tag", "v1.1.0")
 	head, err := repository.git("rev-parse", "HEAD")
 	if err != nil {

@@ -131,7 +131,7 @@ func wantedConfig(p program, layer []byte) string {
 		`"org.opencontainers.image.title":"podcount",` +
 		`"org.opencontainers.image.version":"v1.1.0"}},` +
 		`"rootfs":{"type":"layers","diff_ids":["sha256:` + sha256Of(string(layer)) + `"]},` +
-		`"history":[{"created":"2026-11-23T11:30:15Z","created_by":"internal/release adds /podcount"}]}`
+		`"history":[{"created":"2026-11-23T11:30:15Z","created_by":"deploy/release adds /podcount"}]}`
 }
 
 // checkBlob checks that the archive has a blob with these contents, and returns its descriptor without the brace at
