@@ -19,8 +19,8 @@ import (
 	"strings"
 	"sync"
 
-	"podcount/internal/packed"
-	"podcount/internal/wire"
+	"podcount/internal/api/packed"
+	"podcount/internal/api/wire"
 )
 
 // Key names an object within its kind. Namespace is empty for cluster-scoped kinds.

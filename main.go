@@ -11,10 +11,10 @@
 // it if it is wrong; the server's answer goes into the cache. A key whose Reconcile fails is tried again after a
 // backoff. At each interval, a controller may add keys to look at again. No controller works before its caches have
 // complete lists, because half a list would give wrong numbers. With -leader-elect, only the replica that leads works.
-// Events, about what was written and about new pods, are posted by internal/events, and no reconcile waits for them.
+// Events, about what was written and about new pods, are posted by internal/api/events, and no reconcile waits for them.
 //
 // A cache is a Reflector with its Store. docs/tour.md follows one pod through these files, and docs/internals.md
-// describes the packages in internal/ that they use: internal/kube sends the requests, and internal/kubeconfig finds
+// describes the packages in internal/ that they use: internal/api/kube sends the requests, and internal/api/kubeconfig finds
 // the cluster and the credential.
 //
 // The calls are main → run → connectAndRun → manager.run → runControllers, which starts two chains:
@@ -57,24 +57,24 @@ import (
 	"time"
 
 	"podcount/deploy"
-	"podcount/internal/background"
-	"podcount/internal/backlog"
-	"podcount/internal/build"
-	"podcount/internal/events"
-	"podcount/internal/kube"
-	"podcount/internal/kubeconfig"
-	"podcount/internal/leader"
-	"podcount/internal/listen"
-	"podcount/internal/logging"
-	"podcount/internal/metrics"
-	"podcount/internal/options"
-	"podcount/internal/page"
-	"podcount/internal/process"
-	"podcount/internal/ratelimit"
-	"podcount/internal/retry"
-	"podcount/internal/tally"
-	"podcount/internal/trace"
-	"podcount/internal/wire"
+	"podcount/internal/api/backlog"
+	"podcount/internal/api/events"
+	"podcount/internal/api/kube"
+	"podcount/internal/api/kubeconfig"
+	"podcount/internal/api/leader"
+	"podcount/internal/api/ratelimit"
+	"podcount/internal/api/retry"
+	"podcount/internal/api/wire"
+	"podcount/internal/run/background"
+	"podcount/internal/run/build"
+	"podcount/internal/run/options"
+	"podcount/internal/run/process"
+	"podcount/internal/run/tally"
+	"podcount/internal/view/listen"
+	"podcount/internal/view/logging"
+	"podcount/internal/view/metrics"
+	"podcount/internal/view/page"
+	"podcount/internal/view/trace"
 )
 
 // controllers are all jobs that podcount can do. To add one, append it in an init function: see docs/internals.md.

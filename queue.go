@@ -10,9 +10,9 @@ import (
 	"sort"
 	"time"
 
-	"podcount/internal/metrics"
-	"podcount/internal/retry"
-	"podcount/internal/trace"
+	"podcount/internal/api/retry"
+	"podcount/internal/view/metrics"
+	"podcount/internal/view/trace"
 )
 
 // Result is what a reconcile asks for.

@@ -14,8 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/metrics"
-	"podcount/internal/trace"
+	"podcount/internal/view/metrics"
+	"podcount/internal/view/trace"
 	"podcount/lab/testkit"
 )
 

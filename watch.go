@@ -27,15 +27,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"podcount/internal/background"
-	"podcount/internal/events"
-	"podcount/internal/kube"
-	"podcount/internal/logging"
-	"podcount/internal/metrics"
-	"podcount/internal/packed"
-	"podcount/internal/retry"
-	"podcount/internal/trace"
-	"podcount/internal/wire"
+	"podcount/internal/api/events"
+	"podcount/internal/api/kube"
+	"podcount/internal/api/packed"
+	"podcount/internal/api/retry"
+	"podcount/internal/api/wire"
+	"podcount/internal/run/background"
+	"podcount/internal/view/logging"
+	"podcount/internal/view/metrics"
+	"podcount/internal/view/trace"
 )
 
 // levelFlow is the log level of frequent, normal events, such as the end of one watch and the start of the next. The

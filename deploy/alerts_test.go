@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/metrics"
+	"podcount/internal/view/metrics"
 	"podcount/lab/testkit"
 )
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"podcount/internal/labels"
+	"podcount/internal/api/labels"
 )
 
 // Pods are what a site decides about podcount's pods. Each list is the value of a flag.

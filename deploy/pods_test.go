@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/yaml"
+	"podcount/internal/api/yaml"
 	"podcount/lab/testkit"
 )
 

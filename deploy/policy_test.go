@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/events"
-	"podcount/internal/yaml"
+	"podcount/internal/api/events"
+	"podcount/internal/api/yaml"
 	"podcount/lab/testkit"
 )
 

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/yaml"
+	"podcount/internal/api/yaml"
 )
 
 // eachBlockIn calls check with each block of code in this language. check returns an error if the block is wrong.

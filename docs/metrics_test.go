@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/metrics"
+	"podcount/internal/view/metrics"
 )
 
 // metricPattern matches the name of a metric. If it ends with _, it is the beginning of several names.

@@ -48,7 +48,7 @@ var topDirectories = []string{".ci", "deploy", "docs", "internal", "lab", "testd
 
 func TestPathsAreRecognized(t *testing.T) {
 	rows := []struct{ word, want string }{
-		{"internal/kube", "internal/kube"},
+		{"internal/api/kube", "internal/api/kube"},
 		{"./deploy/", "deploy"},
 		{"main.go", "main.go"},
 		{"testdata/mutants/*.patch", "testdata/mutants/*.patch"},

@@ -40,8 +40,8 @@ func TestSourceInTheBinaryIsTheProgramWithoutTests(t *testing.T) {
 	files := filesIn(t, packed)
 	wanted := []string{
 		"main.go", "watch.go", "cache.go", "queue.go", "go.mod", "Makefile", "LICENSE", "README.md",
-		"deploy/deploy.go", "deploy/templates/policy.yaml", "internal/page/page.html", "deploy/release/main.go",
-		"internal/build/fips.go", "internal/build/fips_go125.go", // One of them is for another version of Go.
+		"deploy/deploy.go", "deploy/templates/policy.yaml", "internal/view/page/page.html", "deploy/release/main.go",
+		"internal/run/build/fips.go", "internal/run/build/fips_go125.go", // One of them is for another version of Go.
 	}
 	for _, name := range wanted {
 		onDisk, err := os.ReadFile(filepath.Join(thisTree.dir, name))

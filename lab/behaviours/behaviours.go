@@ -13,8 +13,8 @@ import (
 	"io"
 	"testing"
 
-	"podcount/internal/kube"
-	"podcount/internal/kubeconfig"
+	"podcount/internal/api/kube"
+	"podcount/internal/api/kubeconfig"
 	"podcount/lab/fakekube"
 )
 

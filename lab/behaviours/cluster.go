@@ -13,9 +13,9 @@ import (
 	"syscall"
 	"testing"
 
-	"podcount/internal/kube"
-	"podcount/internal/kubeconfig"
-	"podcount/internal/yaml"
+	"podcount/internal/api/kube"
+	"podcount/internal/api/kubeconfig"
+	"podcount/internal/api/yaml"
 	"podcount/lab/fakekube"
 )
 

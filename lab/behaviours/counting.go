@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"podcount/internal/options"
+	"podcount/internal/run/options"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )

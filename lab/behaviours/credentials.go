@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/kube"
-	"podcount/internal/kubeconfig"
+	"podcount/internal/api/kube"
+	"podcount/internal/api/kubeconfig"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )

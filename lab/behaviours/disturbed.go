@@ -16,9 +16,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"podcount/internal/kube"
-	"podcount/internal/retry"
-	"podcount/internal/wire"
+	"podcount/internal/api/kube"
+	"podcount/internal/api/retry"
+	"podcount/internal/api/wire"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"podcount/internal/kube"
+	"podcount/internal/api/kube"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )

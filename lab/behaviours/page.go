@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"strings"
 
-	"podcount/internal/trace"
+	"podcount/internal/view/trace"
 	"podcount/lab/testkit"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"podcount/internal/kubeconfig"
+	"podcount/internal/api/kubeconfig"
 	"podcount/lab/fakekube"
 )
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"testing"
 
-	"podcount/internal/kube"
-	"podcount/internal/wire"
+	"podcount/internal/api/kube"
+	"podcount/internal/api/wire"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"podcount/internal/kube"
-	"podcount/internal/kubeconfig"
+	"podcount/internal/api/kube"
+	"podcount/internal/api/kubeconfig"
 	"podcount/lab/testkit"
 )
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/kube"
+	"podcount/internal/api/kube"
 	"podcount/lab/fakekube"
 )
 

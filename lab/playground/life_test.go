@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/yaml"
+	"podcount/internal/api/yaml"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )

@@ -13,7 +13,7 @@ import (
 	"net/url"
 	"time"
 
-	"podcount/internal/listen"
+	"podcount/internal/view/listen"
 )
 
 // The page gets the first free port from firstPort on, out of this many.

@@ -18,7 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/kube"
+	"podcount/internal/api/kube"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/retry"
+	"podcount/internal/api/retry"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"podcount/internal/wire"
+	"podcount/internal/api/wire"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )

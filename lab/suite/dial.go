@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
-	"podcount/internal/kube"
-	"podcount/internal/retry"
+	"podcount/internal/api/kube"
+	"podcount/internal/api/retry"
 )
 
 // failDial returns a dialer that fails with err as the system's dialer does. address is an IP:PORT, which the error

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/options"
+	"podcount/internal/run/options"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/wire"
+	"podcount/internal/api/wire"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )

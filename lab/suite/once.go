@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/options"
+	"podcount/internal/run/options"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/kube"
+	"podcount/internal/api/kube"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"podcount/internal/yaml"
+	"podcount/internal/api/yaml"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )

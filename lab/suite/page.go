@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/options"
-	"podcount/internal/page"
-	"podcount/internal/trace"
+	"podcount/internal/run/options"
+	"podcount/internal/view/page"
+	"podcount/internal/view/trace"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )

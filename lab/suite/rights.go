@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/yaml"
+	"podcount/internal/api/yaml"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )

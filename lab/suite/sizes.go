@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"podcount/internal/wire"
+	"podcount/internal/api/wire"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )

@@ -58,7 +58,7 @@ func noWallClock(t *testing.T, podcount Program) {
 // have added beside main.go.
 func productFiles(t *testing.T) []string {
 	t.Helper()
-	below, err := filepath.Glob("internal/*/*.go")
+	below, err := filepath.Glob("internal/*/*/*.go")
 	if err != nil {
 		t.Fatal(err)
 	}

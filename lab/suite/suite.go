@@ -27,7 +27,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"podcount/internal/kube"
+	"podcount/internal/api/kube"
 	"podcount/lab/fakekube"
 )
 

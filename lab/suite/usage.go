@@ -9,7 +9,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"podcount/internal/options"
+	"podcount/internal/run/options"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/kube"
-	"podcount/internal/retry"
+	"podcount/internal/api/kube"
+	"podcount/internal/api/retry"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )

@@ -1,0 +1,324 @@
+package kube
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"podcount/internal/api/kubeconfig"
+	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
+)
+
+// countedConn is a connection that counts itself in open until it is closed.
+type countedConn struct {
+	net.Conn
+	open *atomic.Int32
+	once sync.Once
+}
+
+func (c *countedConn) Close() error {
+	c.once.Do(func() { c.open.Add(-1) })
+	return c.Conn.Close()
+}
+
+// countConnections returns a dialer that counts the connections that were ever dialed, and those that are open.
+func countConnections(f server, dialed, open *atomic.Int32) Dialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := f.line.Dial(ctx, network, addr)
+		dialed.Add(1)
+		open.Add(1)
+		return &countedConn{Conn: conn, open: open}, err
+	}
+}
+
+func TestNewConnectionServesOneRequest(t *testing.T) {
+	simulate(t, func(t *testing.T, f server) {
+		f.AddNode("n")
+		var dialed, open atomic.Int32
+		client := clientOf(t, f, noCredential, Options{Dial: countConnections(f, &dialed, &open)})
+		list := func(r Request) {
+			t.Helper()
+			stream, err := client.Stream(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stream.Close()
+			if _, err := io.Copy(io.Discard, stream); err != nil {
+				t.Fatal(err)
+			}
+		}
+		usual := Request{Method: "GET", Path: "/api/v1/nodes"}
+		apart := usual
+		apart.NewConnection = true
+		list(usual)
+		list(usual)
+		testkit.WantNumber(t, "connections for two requests", int(dialed.Load()), 1)
+		list(apart)
+		synctest.Wait()
+		testkit.WantNumber(t, "connections with a new one", int(dialed.Load()), 2)
+		testkit.WantNumber(t, "open connections", int(open.Load()), 1)
+		list(usual)
+		testkit.WantNumber(t, "connections after that", int(dialed.Load()), 2)
+	})
+}
+
+func TestConnectionWithAnOldCertificateIsClosed(t *testing.T) {
+	simulate(t, func(t *testing.T, f server) {
+		f.AddNode("n")
+		var dialed, open atomic.Int32
+		renewed := func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
+			config := cmp.Or(f.line.TLS, &tls.Config{})
+			return &kubeconfig.Credential{TLS: config.Clone()}, nil // another pointer means another certificate
+		}
+		client := clientOf(t, f, renewed, Options{Dial: countConnections(f, &dialed, &open)})
+		for range 3 {
+			err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+			testkit.WantError(t, "Send", err, "")
+		}
+		synctest.Wait()
+		testkit.WantNumber(t, "connections", int(dialed.Load()), 3)
+		testkit.WantNumber(t, "connections that are open", int(open.Load()), 1)
+	})
+}
+
+// appendTo returns an observer that appends the method, the code and the path of each exchange to a list.
+func appendTo(exchanges *[]string) func(context.Context, Exchange) {
+	return func(_ context.Context, e Exchange) {
+		*exchanges = append(*exchanges, e.Method+" "+e.Code+" "+e.URI)
+	}
+}
+
+func TestRequestHasTheHeadersOfTheAPI(t *testing.T) {
+	simulate(t, func(t *testing.T, f server) {
+		f.AddNode("n")
+		client := clientOf(t, f, func(context.Context, *kubeconfig.Credential) (*kubeconfig.Credential, error) {
+			return &kubeconfig.Credential{Token: "secret"}, nil
+		}, Options{UserAgent: "agent/1", FieldManager: "manager"})
+		f.Allow("secret")
+		query := url.Values{"limit": {"1"}}
+		for _, r := range []Request{
+			{Method: "GET", Path: "/api/v1/nodes", Query: query, Accept: Accept(true, "Any", "application/json")},
+			{Method: "PATCH", Path: "/api/v1/nodes/n", Body: fakekube.Object{}},
+			{Method: "POST", Path: "/api/v1/namespaces/default/events", Body: fakekube.Object{}},
+		} {
+			client.Send(t.Context(), r, nil) // the answer does not matter
+		}
+		var got []string
+		for _, r := range all(f.Server) {
+			var text []string
+			for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+				if name != "Content-Length" && name != "Accept-Encoding" {
+					text = append(text, name+": "+r.Header.Get(name))
+				}
+			}
+			target := strings.TrimSuffix(r.Path+"?"+r.Query.Encode(), "?")
+			got = append(got, r.Method+" "+target+" "+strings.Join(text, "; "))
+		}
+		const mine = "Authorization: Bearer secret; "
+		want := []string{
+			"GET /api/v1/nodes?limit=1 Accept: application/json;as=Any;g=meta.k8s.io;v=v1, application/json; " +
+				mine + "User-Agent: agent/1",
+			"PATCH /api/v1/nodes/n?fieldManager=manager Accept: application/json; " +
+				mine + "Content-Type: application/merge-patch+json; User-Agent: agent/1",
+			"POST /api/v1/namespaces/default/events?fieldManager=manager Accept: application/json; " +
+				mine + "Content-Type: application/json; User-Agent: agent/1",
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("sent\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+func TestRequestIsSentAgainOnceAfterA401(t *testing.T) {
+	for name, c := range map[string]struct {
+		allowed string
+		renew   func(old, fresh *kubeconfig.Credential) (*kubeconfig.Credential, error)
+		sent    []string
+		err     string
+	}{
+		"a good one": {
+			allowed: "new",
+			renew:   func(_, fresh *kubeconfig.Credential) (*kubeconfig.Credential, error) { return fresh, nil },
+			sent:    []string{"old", "new"},
+		},
+		"one that is refused, too": {
+			allowed: "another",
+			renew:   func(_, fresh *kubeconfig.Credential) (*kubeconfig.Credential, error) { return fresh, nil },
+			sent:    []string{"old", "new"},
+			err:     "what was not accepted: the new one",
+		},
+		"still the old one": {
+			allowed: "another",
+			renew:   func(old, _ *kubeconfig.Credential) (*kubeconfig.Credential, error) { return old, nil },
+			sent:    []string{"old"},
+			err:     "what was not accepted: the old one",
+		},
+		"still the old one, with another CA": {
+			allowed: "another",
+			renew: func(_, _ *kubeconfig.Credential) (*kubeconfig.Credential, error) {
+				return &kubeconfig.Credential{Token: "old", TLS: &tls.Config{}}, nil
+			},
+			sent: []string{"old"},
+			err:  "what was not accepted: the old one",
+		},
+		"none": {
+			allowed: "another",
+			renew:   func(_, _ *kubeconfig.Credential) (*kubeconfig.Credential, error) { return nil, errors.New("no more") },
+			sent:    []string{"old"},
+			err:     "and then: no more",
+		},
+	} {
+		simulate(t, func(t *testing.T, f server) {
+			f.Allow(c.allowed)
+			old := &kubeconfig.Credential{Token: "old", Tried: "the old one"}
+			fresh := &kubeconfig.Credential{Token: "new", Tried: "the new one"}
+			var observed []string
+			client := clientOf(t, f, func(_ context.Context, refused *kubeconfig.Credential) (*kubeconfig.Credential, error) {
+				if refused == old {
+					return c.renew(old, fresh)
+				}
+				return old, nil
+			}, Options{Observe: appendTo(&observed)})
+			err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+			if c.err == "" && err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if c.err != "" && (StatusOf(err).Code != 401 || !strings.Contains(err.Error(), c.err)) {
+				t.Errorf("%s: %v, want %s", name, err, c.err)
+			}
+			if err != nil && strings.Count(err.Error(), "list nodes: ") != 1 {
+				t.Errorf("%s: it does not name the request once: %v", name, err)
+			}
+			var sent []string
+			for _, r := range all(f.Server) {
+				sent = append(sent, r.Token)
+			}
+			if !slices.Equal(sent, c.sent) {
+				t.Errorf("%s: sent by %q, want %q", name, sent, c.sent)
+			}
+			testkit.WantNumber(t, name+": exchanges", len(observed), len(c.sent))
+		})
+	}
+}
+
+func TestOnlyA401IsRetriedAndNoRedirectFollowed(t *testing.T) {
+	for _, code := range []int{302, 307, 403, 404, 409, 410, 429, 500, 503} {
+		simulate(t, func(t *testing.T, f server) {
+			f.Inject(t, fakekube.Fault{
+				On: fakekube.Requests{Verb: "list", Resource: "nodes"},
+				Do: fakekube.Reply{
+					Code:   code,
+					Header: map[string]string{"Location": "http://elsewhere/", "Retry-After": "1"},
+				},
+			})
+			var observed []string
+			client := clientOf(t, f, noCredential, Options{Observe: appendTo(&observed)})
+			err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+			if StatusOf(err).Code != code {
+				t.Errorf("%d: %v", code, err)
+			}
+			want := []string{fmt.Sprintf("GET %d /api/v1/nodes", code)}
+			if !slices.Equal(observed, want) {
+				t.Errorf("%d: observed %q, want %q", code, observed, want)
+			}
+		})
+	}
+}
+
+func TestObserverGetsEachExchangeOnce(t *testing.T) {
+	simulate(t, func(t *testing.T, f server) {
+		f.AddNode("n")
+		f.Script(t, "list nodes: drop request")
+		var observed []Exchange
+		observe := func(_ context.Context, e Exchange) { observed = append(observed, e) }
+		client := clientOf(t, f, noCredential, Options{Observe: observe})
+		start := time.Now()
+		// This must be the first request of a connection: net/http retries a later one if its connection breaks.
+		dropped := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+		if dropped == nil {
+			t.Fatal("there is an answer")
+		}
+		why := errors.Unwrap(dropped).Error() // without the request
+		get := Request{Method: "GET", Path: "/api/v1/nodes/n", Query: url.Values{"a": {"b"}}}
+		if err := client.Send(t.Context(), get, nil); err != nil {
+			t.Error(err)
+		}
+		patch := Request{Method: "PATCH", Path: "/api/v1/nodes/gone", Body: fakekube.Object{}}
+		if err := client.Send(t.Context(), patch, nil); StatusOf(err).Code != 404 {
+			t.Error(err)
+		}
+		want := []Exchange{
+			{"GET", "/api/v1/nodes", "127.0.0.1:1", "<error>", "<error>", why, start},
+			{"GET", "/api/v1/nodes/n?a=b", "127.0.0.1:1", "200 OK", "200", "", start},
+			{"PATCH", "/api/v1/nodes/gone?fieldManager=", "127.0.0.1:1", "404 Not Found", "404", "", start},
+		}
+		if !slices.Equal(observed, want) {
+			t.Errorf("observed\n%+v\nwant\n%+v", observed, want)
+		}
+	})
+}
+
+func TestDryRunReadsAndSendsNoWrite(t *testing.T) {
+	simulate(t, func(t *testing.T, f server) {
+		f.AddNode("n")
+		client := clientOf(t, f, noCredential, Options{DryRun: true})
+		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
+			r := Request{Method: method, Path: "/api/v1/nodes/n", Body: fakekube.Object{}}
+			_, doErr := client.Do(t.Context(), r)
+			for _, err := range []error{client.Send(t.Context(), r, nil), doErr} {
+				if !errors.Is(err, errDryRun) || !strings.Contains(err.Error(), " nodes/n: not sent") {
+					t.Errorf("%s: %v", method, err)
+				}
+			}
+		}
+		testkit.WantNumber(t, "requests", len(all(f.Server)), 0)
+		var node struct{ Metadata struct{ Name string } }
+		err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes/n"}, testkit.Into(&node))
+		if err != nil || node.Metadata.Name != "n" {
+			t.Errorf("%+v, %v", node, err)
+		}
+	})
+}
+
+func TestSendTakesNoLongerThanItsTimeout(t *testing.T) {
+	for given, want := range map[time.Duration]time.Duration{0: RequestTimeout, time.Second: time.Second} {
+		simulate(t, func(t *testing.T, f server) {
+			f.Script(t, "list nodes: stall")
+			client := clientOf(t, f, noCredential, Options{})
+			start := time.Now()
+			err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes", Timeout: given}, nil)
+			if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != want {
+				t.Errorf("after %v, want %v: %v", time.Since(start), want, err)
+			}
+		})
+	}
+}
+
+func TestNetworkErrorNamesTheServerAndItsSource(t *testing.T) {
+	simulate(t, func(t *testing.T, f server) {
+		client := clientOf(t, f, noCredential, Options{})
+		client.transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no way")}
+		}
+		err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+		want := "list nodes: " + f.line.Scheme + "://127.0.0.1:1, from a test: dial tcp: no way " +
+			"(is the API server running, and is this its address?)"
+		if err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	})
+}
