@@ -57,12 +57,10 @@ import (
 	"time"
 
 	"podcount/deploy"
-	"podcount/internal/api/backlog"
 	"podcount/internal/api/events"
 	"podcount/internal/api/kube"
 	"podcount/internal/api/kubeconfig"
 	"podcount/internal/api/leader"
-	"podcount/internal/api/ratelimit"
 	"podcount/internal/api/retry"
 	"podcount/internal/api/wire"
 	"podcount/internal/run/background"
@@ -333,7 +331,7 @@ type Controller struct {
 	tally  *tally.Tally[Key] // counts keys if isOnce
 
 	queue       *Queue[Key]
-	pace        *ratelimit.Bucket     // limits writes
+	pace        *retry.Bucket         // limits writes
 	coolingDown *sync.Map             // when objects will have cooled down, by their uids: see coolDown
 	outage      *logging.Outage       // the reconciles that fail, by key
 	looking     *background.Stopwatch // runs while Resync does, and when the controller begins to watch
@@ -359,7 +357,7 @@ type Totals struct {
 // -once, changes of objects are left to the next run. If keysOf panics, it is called again later with the same change.
 func Watch[T Object[T]](c *Controller, r *Reflector[T], keysOf func(Delta[T]) []Key) {
 	s := &subscription[T]{controller: c, cache: r, keysOf: keysOf}
-	s.failed = backlog.New(c.life.Stop, backlog.Options[Key, Delta[T]]{
+	s.failed = retry.NewBacklog(c.life.Stop, retry.BacklogOptions[Key, Delta[T]]{
 		Handle: s.addKeys,
 		OnFull: s.logLoss,
 	})
@@ -378,7 +376,7 @@ type subscription[T Object[T]] struct {
 	cache      *Reflector[T]
 	keysOf     func(Delta[T]) []Key
 	hasBegun   atomic.Bool
-	failed     *backlog.Backlog[Key, Delta[T]] // changes for which keysOf has panicked
+	failed     *retry.Backlog[Key, Delta[T]] // changes for which keysOf has panicked
 }
 
 // begin adds the keys of every object that is there. From now on, handleChange handles changes.
@@ -1458,7 +1456,7 @@ type manager struct {
 	server        string                // the URL of the API server; a password in it is hidden
 	serverBackoff *retry.Shared         // connects the backoffs of all who ask it, while it does not answer
 	serverOutage  *logging.ServerOutage // logs that it does not answer
-	writesAgain   *ratelimit.Bucket     // limits retryWrites
+	writesAgain   *retry.Bucket         // limits retryWrites
 
 	// The caches. Each one runs if an active controller watches it.
 	pods   *Reflector[*Pod]
@@ -1510,7 +1508,7 @@ func newManager(o *options.Options, client *kube.Client, life *process.Lifetime,
 		leading: make(chan struct{}),
 		watched: map[anyReflector]struct{}{},
 	}
-	m.writesAgain = ratelimit.NewBucket(1/maxBackoff.Seconds(), 1)
+	m.writesAgain = retry.NewBucket(1/maxBackoff.Seconds(), 1)
 	m.serverOutage = logging.NewServerOutage(tel.log, kube.IsUnanswered, m.describeAge)
 	m.serverBackoff = retry.NewShared(retry.SharedOptions{
 		Base:      initialBackoff,
@@ -1633,9 +1631,9 @@ func (m *manager) prepare(c *Controller) {
 		Metrics:    m.metrics,
 		Trace:      m.trace,
 	})
-	c.pace = ratelimit.NewBucket(m.options.QPS, m.options.Burst)
+	c.pace = retry.NewBucket(m.options.QPS, m.options.Burst)
 	if m.options.DryRun {
-		c.pace = ratelimit.Unlimited() // nothing is sent
+		c.pace = retry.Unlimited() // nothing is sent
 	}
 }
 

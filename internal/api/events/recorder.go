@@ -19,7 +19,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"podcount/internal/api/ratelimit"
 	"podcount/internal/api/retry"
 	"podcount/internal/view/logging"
 	"podcount/internal/view/metrics"
@@ -114,10 +113,10 @@ type Recorder struct {
 	// Only Run uses the fields below.
 	records         *lru[occurrence, *record]
 	newestStamp     int64 // the time in the newest record's name
-	totalLimit      *ratelimit.Bucket
-	objectLimits    *lru[string, *ratelimit.Bucket] // by uid
-	outage          *logging.Outage                 // of the server
-	refusalLoggedAt time.Time                       // when a refusal was last logged
+	totalLimit      *retry.Bucket
+	objectLimits    *lru[string, *retry.Bucket] // by uid
+	outage          *logging.Outage             // of the server
+	refusalLoggedAt time.Time                   // when a refusal was last logged
 }
 
 // NewRecorder makes a Recorder. It posts nothing until Run is called.
@@ -126,8 +125,8 @@ func NewRecorder(o Options) *Recorder {
 		options:      o,
 		waiting:      make(chan event, maxWaiting),
 		records:      newLRU[occurrence, *record](maxRemembered),
-		totalLimit:   ratelimit.NewBucket(totalRate, totalBurst),
-		objectLimits: newLRU[string, *ratelimit.Bucket](maxRemembered),
+		totalLimit:   retry.NewBucket(totalRate, totalBurst),
+		objectLimits: newLRU[string, *retry.Bucket](maxRemembered),
 		outage:       logging.NewOutage(o.Log, "Events", "posting works again").MutedBy(o.ServerOutage),
 	}
 }
@@ -198,7 +197,7 @@ func (r *Recorder) Run(ctx, stop context.Context) {
 
 // deliver posts an event, or drops it. Once stop has ended, it does not retry.
 func (r *Recorder) deliver(ctx, stop context.Context, ev event) {
-	newBucket := func() *ratelimit.Bucket { return ratelimit.NewBucket(objectRate, objectBurst) }
+	newBucket := func() *retry.Bucket { return retry.NewBucket(objectRate, objectBurst) }
 	if !r.objectLimits.get(ev.about.UID, newBucket).Allow() {
 		r.drop(ev, errObjectLimit)
 		return

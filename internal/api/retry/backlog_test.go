@@ -1,4 +1,4 @@
-package backlog
+package retry
 
 import (
 	"context"
@@ -36,7 +36,7 @@ func (h *handler) setBad(change string) {
 }
 
 func (h *handler) backlog(t *testing.T) *Backlog[string, string] {
-	return New(t.Context(), Options[string, string]{
+	return NewBacklog(t.Context(), BacklogOptions[string, string]{
 		Handle: h.handle,
 		OnFull: func(key string) { h.handle("full at " + key) },
 	})
@@ -61,7 +61,7 @@ func TestChangesAreRetriedUntilTheyWork(t *testing.T) {
 		h.wantHandled(t, "a2", "b1")
 		testkit.WantNumber(t, "objects left", b.Len(), 1)
 		h.setBad("")
-		testkit.Pass(2 * maxBackoff)
+		testkit.Pass(2 * maxBacklogPause)
 		h.wantHandled(t, "a2", "b1", "a1")
 		testkit.WantNumber(t, "objects left", b.Len(), 0)
 	})
@@ -74,7 +74,7 @@ func TestBackoffBeginsAgainAfterSuccess(t *testing.T) {
 		handledAt := map[string]time.Duration{}
 		handle := func(change string) error {
 			age := time.Since(start)
-			if age < 5*maxBackoff {
+			if age < 5*maxBacklogPause {
 				return errors.New("no")
 			}
 			handledAt[change] = age
@@ -83,11 +83,11 @@ func TestBackoffBeginsAgainAfterSuccess(t *testing.T) {
 			}
 			return nil
 		}
-		b = New(t.Context(), Options[string, string]{Handle: handle, OnFull: func(string) {}})
+		b = NewBacklog(t.Context(), BacklogOptions[string, string]{Handle: handle, OnFull: func(string) {}})
 		b.Add("a", "a1")
-		testkit.Pass(10 * maxBackoff)
+		testkit.Pass(10 * maxBacklogPause)
 		pause := handledAt["a2"] - handledAt["a1"]
-		testkit.WantBetween(t, "time from a1 to a2", pause, minBackoff, 2*minBackoff)
+		testkit.WantBetween(t, "time from a1 to a2", pause, minBacklogPause, 2*minBacklogPause)
 	})
 }
 
@@ -119,7 +119,7 @@ func TestChangeThatFailsAgainStaysTheFirst(t *testing.T) {
 			handled = append(handled, change)
 			return nil
 		}
-		b = New(t.Context(), Options[string, string]{Handle: handle, OnFull: func(string) {}})
+		b = NewBacklog(t.Context(), BacklogOptions[string, string]{Handle: handle, OnFull: func(string) {}})
 		b.Add("a", "1")
 		testkit.Pass(time.Minute)
 		testkit.WantEqual(t, "changes handled", handled, []string{"1", "3", "4", "5", "6", "7", "8", "9"})
@@ -129,23 +129,23 @@ func TestChangeThatFailsAgainStaysTheFirst(t *testing.T) {
 func TestTooManyObjectsAreReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reports []int
-		b := New(t.Context(), Options[int, int]{
+		b := NewBacklog(t.Context(), BacklogOptions[int, int]{
 			Handle: func(int) error { return errors.New("no") },
 			OnFull: func(key int) { reports = append(reports, key) },
 		})
-		for i := range maxObjects + 2 {
+		for i := range maxBacklogObjects + 2 {
 			b.Add(i, 0)
 		}
 		b.Add(0, 0) // This object is in the backlog, so it may have more changes.
-		testkit.WantEqual(t, "keys reported", reports, []int{maxObjects})
-		testkit.WantNumber(t, "objects", b.Len(), maxObjects)
+		testkit.WantEqual(t, "keys reported", reports, []int{maxBacklogObjects})
+		testkit.WantNumber(t, "objects", b.Len(), maxBacklogObjects)
 	})
 }
 
 func TestNothingIsRetriedAfterStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop, end := context.WithCancel(t.Context())
-		b := New(stop, Options[string, string]{
+		b := NewBacklog(stop, BacklogOptions[string, string]{
 			Handle: func(change string) error {
 				t.Errorf("%s was handled", change)
 				return nil
@@ -154,6 +154,6 @@ func TestNothingIsRetriedAfterStop(t *testing.T) {
 		})
 		b.Add("a", "a1")
 		end()
-		testkit.Pass(2 * maxBackoff)
+		testkit.Pass(2 * maxBacklogPause)
 	})
 }

@@ -1,38 +1,36 @@
-// Package backlog retries changes whose handler has failed. It is for handlers that fail because of a bug.
-//
-// Each object has its own backoff, so that one bad object delays no other. A backlog may drop changes, and it handles
-// old ones after newer ones, so the handler must not depend on their order.
-package backlog
+package retry
 
 import (
 	"context"
 	"slices"
 	"sync"
 	"time"
-
-	"podcount/internal/api/retry"
 )
 
 const (
-	maxObjects = 10_000 // in a backlog
-	maxChanges = 8      // of one object
+	maxBacklogObjects = 10_000 // in a backlog
+	maxBacklogChanges = 8      // of one object
 
-	minBackoff = time.Second
-	maxBackoff = time.Minute
+	minBacklogPause = time.Second
+	maxBacklogPause = time.Minute
 )
 
-// Backlog holds changes of type C, by the keys of the changed objects. Safe for concurrent use.
+// Backlog retries changes of type C whose handler has failed. It is for handlers that fail because of a bug. Safe for
+// concurrent use.
+//
+// Each object has its own backoff, so that one bad object delays no other. A backlog may drop changes, and it handles
+// old ones after newer ones, so the handler must not depend on their order.
 type Backlog[K comparable, C any] struct {
 	stop    context.Context // ends the retries
-	options Options[K, C]
+	options BacklogOptions[K, C]
 
 	mu             sync.Mutex // guards all fields below
-	objects        map[K]*object[C]
+	objects        map[K]*backlogged[C]
 	isFullReported bool // OnFull was called
 }
 
-// Options configure a backlog. All of them are required.
-type Options[K comparable, C any] struct {
+// BacklogOptions configure a Backlog. All of them are required.
+type BacklogOptions[K comparable, C any] struct {
 	// Handle handles a change. Several goroutines may call it at once.
 	Handle func(C) error
 
@@ -41,15 +39,15 @@ type Options[K comparable, C any] struct {
 	OnFull func(key K)
 }
 
-// object holds the changes of one object, the oldest first.
-type object[C any] struct {
+// backlogged holds the changes of one object, the oldest first.
+type backlogged[C any] struct {
 	changes  []C
 	failures int // how many tries in a row have failed
 }
 
-// New makes an empty backlog. It retries changes until stop ends.
-func New[K comparable, C any](stop context.Context, o Options[K, C]) *Backlog[K, C] {
-	return &Backlog[K, C]{stop: stop, options: o, objects: map[K]*object[C]{}}
+// NewBacklog makes an empty backlog. It retries changes until stop ends.
+func NewBacklog[K comparable, C any](stop context.Context, o BacklogOptions[K, C]) *Backlog[K, C] {
+	return &Backlog[K, C]{stop: stop, options: o, objects: map[K]*backlogged[C]{}}
 }
 
 // Len returns the number of objects that have changes in the backlog.
@@ -65,12 +63,12 @@ func (b *Backlog[K, C]) Add(key K, change C) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	obj := b.objects[key]
-	if obj == nil && len(b.objects) >= maxObjects {
+	if obj == nil && len(b.objects) >= maxBacklogObjects {
 		b.reportFullLocked(key)
 		return
 	}
 	if obj == nil {
-		obj = &object[C]{}
+		obj = &backlogged[C]{}
 		b.objects[key] = obj
 		b.retryLaterLocked(key, obj)
 	}
@@ -86,23 +84,23 @@ func (b *Backlog[K, C]) reportFullLocked(key K) {
 
 // add appends newer changes. If there are too many then, only the first and the newest ones are kept: the first shows
 // the object before all of them, and the last shows it now.
-func (o *object[C]) add(changes ...C) {
+func (o *backlogged[C]) add(changes ...C) {
 	o.changes = append(o.changes, changes...)
-	surplus := len(o.changes) - maxChanges
+	surplus := len(o.changes) - maxBacklogChanges
 	if surplus > 0 {
 		o.changes = slices.Delete(o.changes, 1, 1+surplus)
 	}
 }
 
-func (b *Backlog[K, C]) retryLaterLocked(key K, obj *object[C]) {
+func (b *Backlog[K, C]) retryLaterLocked(key K, obj *backlogged[C]) {
 	obj.failures++
-	pause := retry.Backoff(obj.failures, minBackoff, maxBackoff)
+	pause := Backoff(obj.failures, minBacklogPause, maxBacklogPause)
 	time.AfterFunc(pause, func() { b.handleAgain(key, obj) })
 }
 
 // handleAgain handles the changes of one object, and keeps those that fail again. More changes may be added meanwhile,
 // because it does not hold the lock while it calls the handler.
-func (b *Backlog[K, C]) handleAgain(key K, obj *object[C]) {
+func (b *Backlog[K, C]) handleAgain(key K, obj *backlogged[C]) {
 	if b.stop.Err() != nil {
 		return
 	}
@@ -115,7 +113,7 @@ func (b *Backlog[K, C]) handleAgain(key K, obj *object[C]) {
 	b.putBack(key, obj, stillFailing)
 }
 
-func (b *Backlog[K, C]) takeChanges(obj *object[C]) (changes []C) {
+func (b *Backlog[K, C]) takeChanges(obj *backlogged[C]) (changes []C) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	changes = obj.changes
@@ -125,7 +123,7 @@ func (b *Backlog[K, C]) takeChanges(obj *object[C]) (changes []C) {
 
 // putBack puts changes that still fail before those that were added since takeChanges. If there are none at all, the
 // object is removed. If none still fail, the backoff of the added changes begins at its minimum.
-func (b *Backlog[K, C]) putBack(key K, obj *object[C], stillFailing []C) {
+func (b *Backlog[K, C]) putBack(key K, obj *backlogged[C], stillFailing []C) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(stillFailing) == 0 {

@@ -1,16 +1,14 @@
-// Package ratelimit limits how often something happens. It allows a burst at once, and after that a steady rate.
-package ratelimit
+package retry
 
 import (
 	"context"
 	"math"
 	"sync"
 	"time"
-
-	"podcount/internal/api/retry"
 )
 
-// Bucket is a token bucket. It starts full, and each call of Allow or Wait takes one token. Safe for concurrent use.
+// Bucket is a token bucket, which limits how often something happens: a burst at once, and after that a steady rate. It
+// starts full, and each call of Allow or Wait takes one token. Safe for concurrent use.
 type Bucket struct {
 	rate  float64 // how many tokens are added each second
 	burst float64 // how many tokens fit in the bucket
@@ -41,7 +39,7 @@ func (b *Bucket) Allow() bool {
 }
 
 // Wait takes a token, and waits if none is left. If ctx ends first, Wait returns its error, and the token is lost.
-func (b *Bucket) Wait(ctx context.Context) error { return retry.Sleep(ctx, b.reserve()) }
+func (b *Bucket) Wait(ctx context.Context) error { return Sleep(ctx, b.reserve()) }
 
 // maxWait is longer than any process runs. It keeps a wait from overflowing time.Duration.
 const maxWait = 30 * 365 * 24 * time.Hour
