@@ -63,11 +63,8 @@ import (
 	"podcount/internal/api/leader"
 	"podcount/internal/api/retry"
 	"podcount/internal/api/wire"
-	"podcount/internal/run/background"
-	"podcount/internal/run/build"
 	"podcount/internal/run/options"
 	"podcount/internal/run/process"
-	"podcount/internal/run/tally"
 	"podcount/internal/view/listen"
 	"podcount/internal/view/logging"
 	"podcount/internal/view/metrics"
@@ -185,8 +182,8 @@ func connectAndRun(
 
 // logStart logs the first line, which has the FIPS 140-3 mode unless that is off.
 func logStart(log *slog.Logger, cfg *kubeconfig.Config) {
-	facts := []any{"version", build.Version, "server", cfg.Server.Redacted(), "from", cfg.Source}
-	if mode := build.FIPSMode(); mode != "off" {
+	facts := []any{"version", process.Version, "server", cfg.Server.Redacted(), "from", cfg.Source}
+	if mode := process.FIPSMode(); mode != "off" {
 		facts = append(facts, "fips", mode)
 	}
 	log.Info("podcount starts", facts...)
@@ -236,7 +233,7 @@ const levelRequest = slog.Level(-6)
 func newClient(o *options.Options, cfg *kubeconfig.Config, dial kube.Dialer, tel telemetry) *kube.Client {
 	return kube.NewClient(cfg, kube.Options{
 		Dial:         dial,
-		UserAgent:    "podcount/" + build.Version + " (" + runtime.GOOS + "/" + runtime.GOARCH + ")",
+		UserAgent:    "podcount/" + process.Version + " (" + runtime.GOOS + "/" + runtime.GOARCH + ")",
 		FieldManager: "podcount",
 		DryRun:       o.DryRun,
 		Observe: func(ctx context.Context, e kube.Exchange) {
@@ -326,15 +323,15 @@ type Controller struct {
 
 	life   *process.Lifetime
 	trace  *trace.Trace
-	isOnce bool              // -once is set: each object is written at most once
-	begun  chan struct{}     // closed when work begins
-	tally  *tally.Tally[Key] // counts keys if isOnce
+	isOnce bool                // -once is set: each object is written at most once
+	begun  chan struct{}       // closed when work begins
+	tally  *process.Tally[Key] // counts keys if isOnce
 
 	queue       *Queue[Key]
-	pace        *retry.Bucket         // limits writes
-	coolingDown *sync.Map             // when objects will have cooled down, by their uids: see coolDown
-	outage      *logging.Outage       // the reconciles that fail, by key
-	looking     *background.Stopwatch // runs while Resync does, and when the controller begins to watch
+	pace        *retry.Bucket      // limits writes
+	coolingDown *sync.Map          // when objects will have cooled down, by their uids: see coolDown
+	outage      *logging.Outage    // the reconciles that fail, by key
+	looking     *process.Stopwatch // runs while Resync does, and when the controller begins to watch
 	panics      *logging.Panics
 
 	// Watch adds to the fields below.
@@ -983,7 +980,7 @@ func (p *podCountController) labels() []page.Label {
 		total.AddNode(name, !p.options.Prune && p.options.TotalNodes.Matches(node.Label), isTotalWrong)
 		own.AddNode(name, !p.options.Prune, isOwnWrong)
 	}
-	isKnown := background.IsClosed(p.nodes.Synced()) && (p.options.Prune || background.IsClosed(p.pods.Synced()))
+	isKnown := process.IsClosed(p.nodes.Synced()) && (p.options.Prune || process.IsClosed(p.pods.Synced()))
 	if isKnown && !p.options.Prune {
 		total.Value = strconv.Itoa(p.pods.Len())
 	}
@@ -1477,9 +1474,9 @@ type manager struct {
 	watched map[anyReflector]struct{}      // the caches that they watch
 	usable  map[anyReflector]chan struct{} // for each of these caches, closed by makeUsable
 
-	running    background.Group // all controllers, workers and watches
-	summarized sync.Once        // guards summarize
-	cutShort   error            // set if -once was stopped before it was done
+	running    process.Group // all controllers, workers and watches
+	summarized sync.Once     // guards summarize
+	cutShort   error         // set if -once was stopped before it was done
 }
 
 // anyReflector is a Reflector of any kind.
@@ -1614,12 +1611,12 @@ func (m *manager) setUp() {
 func (m *manager) prepare(c *Controller) {
 	c.isOnce = m.options.Once
 	c.begun = make(chan struct{})
-	c.looking = new(background.Stopwatch)
+	c.looking = new(process.Stopwatch)
 	c.watched = map[anyReflector]struct{}{}
 	c.panics = logging.NewPanics(m.log, "a controller", "controller", c.Name)
 	c.outage = logging.NewOutage(m.log, c.Name, "writing again", "controller", c.Name).MutedBy(m.serverOutage)
 	c.coolingDown = new(sync.Map)
-	c.tally = tally.New[Key]()
+	c.tally = process.NewTally[Key]()
 	c.life = m.life
 	c.trace = m.trace
 	c.queue = NewQueue(m.life.Stop, QueueOptions[Key]{
@@ -1677,12 +1674,12 @@ func (m *manager) run() error {
 		retry.Sleep(life.Stop, rand.N(time.Second))
 	}
 	resigned, resign := context.WithCancel(life.Requests)
-	campaignEnded := background.Go(func() { m.campaign(resigned) })
+	campaignEnded := process.Go(func() { m.campaign(resigned) })
 
 	// Events are recorded until recording ends. Those that still wait are posted until posting ends.
 	recording, stopRecording := context.WithCancel(life.Requests)
 	posting := process.WithGrace(life.Requests, recording, eventsTimeout)
-	recorderEnded := background.Go(func() { m.recorder.Run(posting, recording) })
+	recorderEnded := process.Go(func() { m.recorder.Run(posting, recording) })
 
 	m.runControllers()
 
@@ -1698,7 +1695,7 @@ func (m *manager) run() error {
 	m.awaitEnd("the release of the lease", campaignEnded, releasing)
 
 	life.CutRequests(nil)
-	m.awaitEnd("connections", background.Go(m.client.Close), life.Requests)
+	m.awaitEnd("connections", process.Go(m.client.Close), life.Requests)
 
 	m.log.Info("podcount stopped", "events_dropped", m.recorder.Dropped())
 	return cmp.Or(life.Err(), m.cutShort)
@@ -1718,7 +1715,7 @@ func (m *manager) campaign(resigned context.Context) {
 		m.emitLease("acquired")
 		lead()
 	})
-	hasLed := background.IsClosed(m.leading)
+	hasLed := process.IsClosed(m.leading)
 	if hasLed && !m.hasLostLease.Load() {
 		m.emitLease("released")
 	}
@@ -1766,7 +1763,7 @@ func (m *manager) runControllers() {
 		}
 	}
 	m.life.StopWith(nil)
-	m.awaitEnd("a controller, or a watch", background.Go(m.running.Wait), m.life.Work)
+	m.awaitEnd("a controller, or a watch", process.Go(m.running.Wait), m.life.Work)
 	for _, c := range m.active {
 		c.outage.Stop()
 	}
@@ -1790,7 +1787,7 @@ func (m *manager) startControllers() (ended <-chan struct{}) {
 			m.runController(c, pause)
 		})
 	}
-	return background.Go(all.Wait)
+	return process.Go(all.Wait)
 }
 
 // startCaches starts the caches that the controllers watch.
@@ -2057,7 +2054,7 @@ func (c *Controller) describeLeft() string {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return fmt.Sprintf("%s could not correct %s (%s)",
-		c.Name, tally.Plural(left, "object"), strings.Join(names, ", "))
+		c.Name, process.Plural(left, "object"), strings.Join(names, ", "))
 }
 
 // summarize logs the outcome of -once, -prune or -dry-run, with a line for each controller. Only its first call logs.
@@ -2084,7 +2081,7 @@ func (m *manager) summarizeController(c *Controller) {
 	if m.options.DryRun {
 		right := totals.All - totals.Wrong
 		outcome = fmt.Sprintf("%s: %d would be written, %d right, %d failed",
-			tally.Plural(totals.All, totals.Noun), totals.Wrong, right, c.outage.Failing())
+			process.Plural(totals.All, totals.Noun), totals.Wrong, right, c.outage.Failing())
 	}
 	m.log.Info(fmt.Sprintf("%s, in %.1f s", outcome, time.Since(m.started).Seconds()))
 }
@@ -2106,7 +2103,7 @@ func (m *manager) servePage() (*listen.Server, error) {
 		Sample:    m.newSampler(),
 		Trace:     m.trace,
 		Flags:     m.pageFlags(),
-		Version:   build.Version,
+		Version:   process.Version,
 		Started:   m.started,
 		TokenFile: m.options.PageTokenFile,
 		Log:       m.log,
@@ -2163,7 +2160,7 @@ func (m *manager) stuck() (stuck []string) {
 			stuck = append(stuck, fmt.Sprintf("%s: has looked for work for %v", c.Name, took.Round(time.Second)))
 		}
 		problem := ""
-		answered := background.Go(func() { problem = c.queue.Stuck(limit) })
+		answered := process.Go(func() { problem = c.queue.Stuck(limit) })
 		select {
 		case <-answered:
 		case <-time.After(hangTimeout):
@@ -2195,7 +2192,7 @@ func (m *manager) incompleteCaches() (kinds []string) {
 // state returns the present state, for the page.
 func (m *manager) state() page.State {
 	s := page.State{
-		Version:    build.Version,
+		Version:    process.Version,
 		Host:       hostname(),
 		Server:     m.server,
 		Started:    m.started,
@@ -2326,7 +2323,7 @@ func (m *manager) controllerState(c *Controller) page.Controller {
 	queue := c.queue.State()
 	state := page.Controller{
 		Name:         c.Name,
-		HasBegun:     background.IsClosed(c.begun),
+		HasBegun:     process.IsClosed(c.begun),
 		Waits:        m.whatDelays(c),
 		Ready:        queue.Ready,
 		Waiting:      queue.Waiting,
@@ -2353,7 +2350,7 @@ func (m *manager) controllerState(c *Controller) page.Controller {
 
 // whatDelays says what a controller waits for before it begins. It returns "" if the controller has begun.
 func (m *manager) whatDelays(c *Controller) string {
-	if background.IsClosed(c.begun) {
+	if process.IsClosed(c.begun) {
 		return ""
 	}
 	var incomplete []string
@@ -2373,7 +2370,7 @@ func (m *manager) whatDelays(c *Controller) string {
 		slices.Sort(incomplete)
 		return "the first complete list of " + strings.Join(incomplete, " and ")
 	}
-	if !background.IsClosed(m.leading) {
+	if !process.IsClosed(m.leading) {
 		return "its turn to lead"
 	}
 	return "the confirmation of its caches"
@@ -2449,7 +2446,7 @@ func (m *manager) newSampler() func() page.Sample {
 	return func() page.Sample {
 		m.labelsState() // notices since when they are right
 		sample := page.Sample{Pods: -1}
-		if background.IsClosed(m.pods.Synced()) {
+		if process.IsClosed(m.pods.Synced()) {
 			sample.Pods = m.pods.Len()
 		}
 		events := m.sum("podcount_watch_events_total")
@@ -2476,7 +2473,7 @@ func (m *manager) setGauges() {
 	for cache := range m.watched {
 		cache.SetGauges()
 	}
-	if background.IsClosed(m.pods.Synced()) {
+	if process.IsClosed(m.pods.Synced()) {
 		m.metrics.Set(float64(m.pods.Len()), "podcount_pods")
 	} else {
 		m.metrics.Remove("podcount_pods")
@@ -2489,14 +2486,14 @@ func (m *manager) setGauges() {
 	}
 	m.metrics.Set(float64(m.out.Stderr.Lost()), "podcount_lines_dropped_total", "stderr")
 	m.metrics.Set(float64(m.out.Stdout.Lost()), "podcount_lines_dropped_total", "stdout")
-	m.metrics.Set(1, "podcount_build_info", build.Version, runtime.Version())
+	m.metrics.Set(1, "podcount_build_info", process.Version, runtime.Version())
 	metrics.SetProcess(m.metrics, m.started)
 }
 
 // setQueueGauges sets the gauges of a controller's queue, or removes them if the controller cannot work yet.
 func (m *manager) setQueueGauges(c *Controller) {
 	c.queue.SetGauges()
-	if !background.IsClosed(c.begun) {
+	if !process.IsClosed(c.begun) {
 		m.metrics.Remove("workqueue_depth", c.Name)
 		m.metrics.Remove("workqueue_unfinished_work_seconds", c.Name)
 		m.metrics.Remove("workqueue_longest_running_processor_seconds", c.Name)

@@ -32,8 +32,8 @@ import (
 	"podcount/internal/api/kube"
 	"podcount/internal/api/kubeconfig"
 	"podcount/internal/api/packed"
-	"podcount/internal/run/build"
 	"podcount/internal/run/options"
+	"podcount/internal/run/process"
 	"podcount/internal/view/logging"
 	"podcount/internal/view/page"
 	"podcount/internal/view/trace"
@@ -486,7 +486,7 @@ func TestVersionIsPrinted(t *testing.T) {
 	if err := run(t.Context(), []string{"-version"}, suite.NoEnv, out, io.Discard, nil); err != nil {
 		t.Error(err)
 	}
-	testkit.WantText(t, out.String(), "podcount "+build.Version+"\n", "commit: "+build.Commit+"\n", "Go: go1.")
+	testkit.WantText(t, out.String(), "podcount "+process.Version+"\n", "commit: "+process.Commit+"\n", "Go: go1.")
 }
 
 func TestControllersHelp(t *testing.T) {

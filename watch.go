@@ -32,7 +32,7 @@ import (
 	"podcount/internal/api/packed"
 	"podcount/internal/api/retry"
 	"podcount/internal/api/wire"
-	"podcount/internal/run/background"
+	"podcount/internal/run/process"
 	"podcount/internal/view/logging"
 	"podcount/internal/view/metrics"
 	"podcount/internal/view/trace"
@@ -133,8 +133,8 @@ type Reflector[T Object[T]] struct {
 
 	// These run while a handler has a change from lists and watches, or from discovery. If one hangs with a change from
 	// an answer to Patch, so does a worker, which the queue sees.
-	publishing background.Stopwatch
-	refreshing background.Stopwatch
+	publishing process.Stopwatch
+	refreshing process.Stopwatch
 
 	installed atomic.Pointer[Installation] // see Installed
 	isMissing atomic.Bool                  // discovery has answered that the resource is not installed
@@ -416,7 +416,7 @@ type session struct {
 
 func (r *Reflector[T]) beginSession(ctx context.Context) *session {
 	ctx, cancel := context.WithCancel(ctx)
-	ended := background.Go(func() {
+	ended := process.Go(func() {
 		r.listAndWatch(ctx) // It returns errors only for resources under /api/.
 	})
 	return &session{cancel: cancel, ended: ended}
@@ -479,7 +479,7 @@ func (r *Reflector[T]) isAuditDue() bool { return !time.Now().Before(r.auditAt) 
 // isWrongSelector reports whether the error of a list means that a selector is wrong. Only the first list of a
 // resource under /api/ proves that. Later lists, and those of custom resources, may be bad requests for other reasons.
 func (r *Reflector[T]) isWrongSelector(err error) bool {
-	isFirstList := !background.IsClosed(r.synced)
+	isFirstList := !process.IsClosed(r.synced)
 	return isFirstList && !r.kind.isOptional() && kube.StatusOf(err).Reason == "BadRequest"
 }
 
@@ -525,7 +525,7 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 
 // commitList makes the store equal to a complete list, and begins the next watch at the list's version.
 func (r *Reflector[T]) commitList(listing *Listing[T], version string, start time.Time) {
-	isFirst := !background.IsClosed(r.synced)
+	isFirst := !process.IsClosed(r.synced)
 	changes := listing.Commit()
 	r.publishTimed(&r.publishing, changes...)
 
@@ -1468,7 +1468,7 @@ func (r *Reflector[T]) publish(changes ...Delta[T]) {
 }
 
 // publishTimed is publish with a stopwatch, which runs from 0 for each change.
-func (r *Reflector[T]) publishTimed(stopwatch *background.Stopwatch, changes ...Delta[T]) {
+func (r *Reflector[T]) publishTimed(stopwatch *process.Stopwatch, changes ...Delta[T]) {
 	for _, change := range changes {
 		stopwatch.Start()
 		r.publish(change)
@@ -1896,7 +1896,7 @@ func (r *Reflector[T]) State() ReflectorState {
 	defer r.mu.Unlock()
 	state := ReflectorState{
 		Objects:         r.Len(),
-		IsReady:         r.isAbsent() || background.IsClosed(r.synced),
+		IsReady:         r.isAbsent() || process.IsClosed(r.synced),
 		IsAbsent:        r.isAbsent(),
 		IsUnknown:       r.kind.isOptional() && r.Installed() == nil && !r.isMissing.Load(),
 		ResourceVersion: r.resumeVersion,
@@ -1933,7 +1933,7 @@ func (r *Reflector[T]) SetGauges() {
 	case r.isAbsent():
 		r.metrics.Remove("podcount_cache_synced", r.kind.Name)
 		r.metrics.Remove("podcount_cache_objects", r.kind.Name)
-	case !background.IsClosed(r.synced):
+	case !process.IsClosed(r.synced):
 		r.metrics.Set(0, "podcount_cache_synced", r.kind.Name)
 		r.metrics.Remove("podcount_cache_objects", r.kind.Name)
 	default:

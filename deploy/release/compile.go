@@ -111,8 +111,8 @@ var buildFlags = []string{"-trimpath", "-buildvcs=false", "-pgo=off"}
 // linkerFlags returns the value of -ldflags. -s and -w leave out what only debuggers need. Functions begin at multiples
 // of 16 bytes instead of 32, which makes the binary 70 kB smaller.
 func linkerFlags(t tree) string {
-	return "-s -w -funcalign=16 -X podcount/internal/run/build.Version=" + t.version +
-		" -X podcount/internal/run/build.Commit=" + t.commit
+	return "-s -w -funcalign=16 -X podcount/internal/run/process.Version=" + t.version +
+		" -X podcount/internal/run/process.Commit=" + t.commit
 }
 
 // goCommand returns a go command that runs in dir, for this machine.
@@ -206,7 +206,7 @@ func (c *compiler) unpackSource() error {
 	const goMod = "vendor/podcount/go.mod"
 	language := goLine.FindString(string(files[goMod]))
 	delete(files, goMod) // It would make a module of its own of the folder.
-	files["vendor/podcount/internal/run/build/source.tar.gz"] = c.source
+	files["vendor/podcount/internal/run/process/source.tar.gz"] = c.source
 	version := c.tree.moduleVersion()
 	files["go.mod"] = fmt.Appendf(nil, "module build\n%s\nrequire podcount %s\n", language, version)
 	files["vendor/modules.txt"] = fmt.Appendf(nil, "# podcount %s\n## explicit; %s\n%s\n",

@@ -41,7 +41,7 @@ func TestSourceInTheBinaryIsTheProgramWithoutTests(t *testing.T) {
 	wanted := []string{
 		"main.go", "watch.go", "cache.go", "queue.go", "go.mod", "Makefile", "LICENSE", "README.md",
 		"deploy/deploy.go", "deploy/templates/policy.yaml", "internal/view/page/page.html", "deploy/release/main.go",
-		"internal/run/build/fips.go", "internal/run/build/fips_go125.go", // One of them is for another version of Go.
+		"internal/run/process/fips.go", "internal/run/process/fips_go125.go", // One of them is for another version of Go.
 	}
 	for _, name := range wanted {
 		onDisk, err := os.ReadFile(filepath.Join(thisTree.dir, name))

@@ -13,7 +13,7 @@ import (
 
 	"podcount/internal/api/kube"
 	"podcount/internal/api/kubeconfig"
-	"podcount/internal/run/background"
+	"podcount/internal/run/process"
 	"podcount/internal/view/metrics"
 	"podcount/lab/fakekube"
 )
@@ -45,7 +45,7 @@ func startRecorder(t *testing.T, f *fakekube.Server) (r *Recorder, end func()) {
 	r = newRecorder(NewSink(client), io.Discard)
 	ctx, cancel := context.WithCancel(t.Context())
 	stop, stopNow := context.WithCancel(t.Context())
-	done := background.Go(func() { r.Run(ctx, stop) })
+	done := process.Go(func() { r.Run(ctx, stop) })
 	end = sync.OnceFunc(func() {
 		stopNow()
 		<-done

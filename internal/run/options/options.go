@@ -13,7 +13,7 @@ import (
 
 	"podcount/deploy"
 	"podcount/internal/api/kube"
-	"podcount/internal/run/build"
+	"podcount/internal/run/process"
 	"podcount/internal/view/logging"
 )
 
@@ -179,7 +179,7 @@ func (c *commandLine) printHelp(stdout io.Writer) error {
 }
 
 func printVersion(stdout io.Writer) error {
-	_, err := io.WriteString(stdout, build.Describe())
+	_, err := io.WriteString(stdout, process.Describe())
 	return err
 }
 
@@ -188,7 +188,7 @@ func printSource(stdout io.Writer) error {
 	if logging.IsTerminal(stdout) {
 		return usageError(errors.New("-source writes a tar: redirect it, as in podcount -source >podcount.tar"))
 	}
-	return build.WriteSource(stdout)
+	return process.WriteSource(stdout)
 }
 
 // listControllers prints a line about each controller.

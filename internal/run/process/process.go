@@ -1,4 +1,5 @@
-// Package process deals with the process as a whole: its resources, its signals, its shutdown and its exit.
+// Package process deals with the process as a whole: what it was built from, its resources, its signals, its goroutines,
+// its shutdown and its exit. A Tally is for the last line of a process that runs once.
 package process
 
 import (
@@ -13,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"podcount/internal/run/background"
 	"podcount/internal/view/logging"
 )
 
@@ -94,7 +94,7 @@ func handleSignals(signals <-chan os.Signal, stop func(), exit func(why string))
 // be a full pipe.
 func Exit(code int, why string) {
 	line := logging.Printable(strings.ReplaceAll(why, "\n", "; "))
-	written := background.Go(func() { fmt.Fprintln(os.Stderr, "podcount:", line) })
+	written := Go(func() { fmt.Fprintln(os.Stderr, "podcount:", line) })
 	select {
 	case <-written:
 	case <-time.After(lastLineTimeout):

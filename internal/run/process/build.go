@@ -1,5 +1,4 @@
-// Package build knows what the program was built from: its version, its commit, and its source.
-package build
+package process
 
 import (
 	"compress/gzip"

@@ -1,12 +1,12 @@
-// Package tally counts what a controller does in a run of -once, for the line at its end.
-package tally
+package process
 
 import (
 	"fmt"
 	"sync"
 )
 
-// Tally counts the objects of a run, by their keys. Safe for concurrent use.
+// Tally counts what a controller does in a run of -once, by the keys of the objects, for the line at its end. Safe for
+// concurrent use.
 type Tally[K comparable] struct {
 	mu         sync.Mutex // guards all fields below
 	hasBegun   bool
@@ -19,8 +19,8 @@ type Tally[K comparable] struct {
 	written map[K]bool // The key's object was written to.
 }
 
-// New makes a tally of a run that has not begun.
-func New[K comparable]() *Tally[K] {
+// NewTally makes a tally of a run that has not begun.
+func NewTally[K comparable]() *Tally[K] {
 	return &Tally[K]{todo: map[K]bool{}, done: map[K]bool{}, written: map[K]bool{}}
 }
 

@@ -1,4 +1,4 @@
-package tally
+package process
 
 import (
 	"testing"
@@ -48,7 +48,7 @@ func TestSummary(t *testing.T) {
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			tally := New[string]()
+			tally := NewTally[string]()
 			row.run(tally)
 			testkit.WantEqual(t, "summary", tally.Summary("node", row.failed), row.want)
 		})
@@ -56,7 +56,7 @@ func TestSummary(t *testing.T) {
 }
 
 func TestRunIsDoneOnceAllKeysAreKnown(t *testing.T) {
-	tally := New[string]()
+	tally := NewTally[string]()
 	tally.AddTodo("a")
 	tally.MarkDone("a")
 	testkit.WantEqual(t, "all is done while more keys may come", tally.IsAllDone(), false)

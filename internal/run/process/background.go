@@ -1,5 +1,4 @@
-// Package background starts goroutines that the caller can wait for, but not stop.
-package background
+package process
 
 import (
 	"maps"

@@ -1,6 +1,6 @@
 //go:build go1.26
 
-package build
+package process
 
 import "crypto/fips140"
 
