@@ -19,7 +19,7 @@ import (
 	"strings"
 	"sync"
 
-	"podcount/internal/api/packed"
+	"podcount/internal/api/objectmeta"
 	"podcount/internal/api/wire"
 )
 
@@ -270,7 +270,7 @@ const listLimit = 2_000_000
 
 // Add adds the next object of a list. obj has no metadata yet. If kept is true, the Listing owns obj, and has set its
 // metadata. If kept is false, the caller may reuse obj. Add fails if the list has too many objects.
-func (l *Listing[T]) Add(obj T, metadata packed.Draft) (kept bool, err error) {
+func (l *Listing[T]) Add(obj T, metadata objectmeta.Draft) (kept bool, err error) {
 	if l.count >= listLimit {
 		return false, fmt.Errorf("the list has more than %d objects: "+
 			"if they are pods, restrict it with -namespace or -pod-selector", listLimit)
@@ -532,7 +532,7 @@ func (ix *ObjectIndex[T, K]) remove(obj T) {
 // Meta is the part of an object's metadata that podcount uses.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/object-meta/
 type Meta struct {
-	packed.Metadata
+	objectmeta.Metadata
 
 	// lastList is the number of the newest Listing that had the object. The store's lock guards it.
 	lastList uint32
@@ -613,7 +613,7 @@ func (p *Pod) hasSameFields(o *Pod) bool { return p.NodeName == o.NodeName }
 
 func (p *Pod) readFrom(raw *rawObject) {
 	p.NodeName = ""
-	if len(raw.nodeName) <= packed.NameLimit { // no node has a longer name
+	if len(raw.nodeName) <= objectmeta.NameLimit { // no node has a longer name
 		p.NodeName = raw.interner.Intern(raw.nodeName)
 	}
 }
@@ -751,22 +751,22 @@ func (o *JSONObject[F]) readFrom(raw *rawObject) {
 type decoder[T Object[T]] struct {
 	kind   *Kind[T]
 	wire   *wire.Decoder // fills raw through the methods of wire.ObjectReader, which are at the end of this file
-	packer *packed.Packer
+	packer *objectmeta.Packer
 
 	// The object that was read last. The next one overwrites it.
 	raw      rawObject
-	metadata packed.Draft // made from raw by buildObject
-	object   T            // made from raw by buildObject, without the metadata; nil after it was kept
+	metadata objectmeta.Draft // made from raw by buildObject
+	object   T                // made from raw by buildObject, without the metadata; nil after it was kept
 }
 
 // newDecoder returns a decoder. kind.Labels must not change after that.
 func newDecoder[T Object[T]](kind *Kind[T]) *decoder[T] {
 	d := &decoder[T]{
 		kind:   kind,
-		packer: packed.NewPacker(kind.Labels),
+		packer: objectmeta.NewPacker(kind.Labels),
 		raw: rawObject{
-			labels:   make([]packed.Label, len(kind.Labels)),
-			interner: packed.NewInterner(),
+			labels:   make([]objectmeta.Label, len(kind.Labels)),
+			interner: objectmeta.NewInterner(),
 		},
 	}
 	d.wire = wire.NewDecoder(d)
@@ -776,7 +776,7 @@ func newDecoder[T Object[T]](kind *Kind[T]) *decoder[T] {
 // list reads a list as it arrives, and calls add for each object: see Listing.Add. Errors name the object's position in
 // the list, and the place in the object.
 func (d *decoder[T]) list(
-	r io.Reader, isProtobuf bool, add func(obj T, metadata packed.Draft) (kept bool, err error),
+	r io.Reader, isProtobuf bool, add func(obj T, metadata objectmeta.Draft) (kept bool, err error),
 ) (wire.ListMeta, error) {
 	position := 0
 	addNext := func() error {
@@ -849,7 +849,7 @@ func (d *decoder[T]) bookmark() (obj T, err error) {
 	if len(d.raw.version) == 0 {
 		return obj, errors.New("the bookmark has no metadata.resourceVersion")
 	}
-	metadata, err := d.packer.Pack(packed.Fields{ResourceVersion: d.raw.version})
+	metadata, err := d.packer.Pack(objectmeta.Fields{ResourceVersion: d.raw.version})
 	if err != nil {
 		return obj, fmt.Errorf("the bookmark's metadata: %w", err)
 	}
@@ -883,7 +883,7 @@ func (d *decoder[T]) buildObject() (err error) {
 	if len(raw.name) == 0 || len(raw.uid) == 0 || len(raw.version) == 0 {
 		return fmt.Errorf("%s %.300q has no metadata.name, uid or resourceVersion", d.kind.Name, raw.key())
 	}
-	d.metadata, err = d.packer.Pack(packed.Fields{
+	d.metadata, err = d.packer.Pack(objectmeta.Fields{
 		Namespace:       raw.namespace,
 		Name:            raw.name,
 		UID:             raw.uid,
@@ -919,7 +919,7 @@ type rawObject struct {
 	uid        wire.Text
 	version    wire.Text
 	generation int64
-	labels     []packed.Label // labels[i] is the label with the key Kind.Labels[i]
+	labels     []objectmeta.Label // labels[i] is the label with the key Kind.Labels[i]
 
 	// From spec and status.
 	nodeName  wire.Text
@@ -931,8 +931,8 @@ type rawObject struct {
 	json []byte
 
 	// Shared by all objects.
-	labelBuffer wire.Text        // the value of the label that is being read
-	interner    *packed.Interner // for strings that many objects have
+	labelBuffer wire.Text            // the value of the label that is being read
+	interner    *objectmeta.Interner // for strings that many objects have
 }
 
 // key returns the object's namespace and name.

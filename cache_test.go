@@ -27,8 +27,7 @@ import (
 
 	"podcount/internal/api/kube"
 	"podcount/internal/api/kubeconfig"
-	"podcount/internal/api/labels"
-	"podcount/internal/api/packed"
+	"podcount/internal/api/objectmeta"
 	"podcount/internal/api/wire"
 	"podcount/internal/run/options"
 	"podcount/internal/run/process"
@@ -129,8 +128,8 @@ func makePod(name, uid, version, node string) *Pod {
 }
 
 // draftOf returns the metadata of an object of the namespace ns, without labels.
-func draftOf(name, uid, version string) packed.Draft {
-	draft, err := packed.NewPacker(nil).Pack(packed.Fields{
+func draftOf(name, uid, version string) objectmeta.Draft {
+	draft, err := objectmeta.NewPacker(nil).Pack(objectmeta.Fields{
 		Namespace:       []byte("ns"),
 		Name:            []byte(name),
 		UID:             []byte(uid),
@@ -330,7 +329,7 @@ func TestIndexByALabelEqualsARecount(t *testing.T) {
 	for step := range 3000 {
 		name := fmt.Sprint("p", dice.IntN(20))
 		app := fmt.Sprint("a", dice.IntN(5))
-		isUnique := dice.IntN(4) == 0 // Unique labels are not shared: see packed.Packer.
+		isUnique := dice.IntN(4) == 0 // Unique labels are not shared: see objectmeta.Packer.
 		if isUnique {
 			app = "only-" + name
 		}
@@ -717,7 +716,7 @@ func TestNamesInAJSONListAreExact(t *testing.T) {
 }
 
 // keepNone is a callback for decoder.list that keeps no object.
-func keepNone(*Pod, packed.Draft) (kept bool, err error) { return false, nil }
+func keepNone(*Pod, objectmeta.Draft) (kept bool, err error) { return false, nil }
 
 func TestFieldsOfAFrameMayComeInAnyOrder(t *testing.T) {
 	pod := func(version string) string { return labelled("p", version, "") }
@@ -856,7 +855,7 @@ func TestBadListsAreErrorsThatNameThePlace(t *testing.T) {
 
 func TestMetadataMayFollowTheItems(t *testing.T) {
 	items := 0
-	countItem := func(*Pod, packed.Draft) (kept bool, err error) {
+	countItem := func(*Pod, objectmeta.Draft) (kept bool, err error) {
 		items++
 		return false, nil
 	}
@@ -922,7 +921,7 @@ func TestDecoderKeepsNothingOfEarlierCounts(t *testing.T) {
 		{"metadata":{"name":"b","namespace":"n","uid":"u","resourceVersion":"1"},"spec":{"name":"y","count":2}}]}`
 	kind := newCountKind()
 	var got []Count
-	take := func(count *Count, _ packed.Draft) (kept bool, err error) {
+	take := func(count *Count, _ objectmeta.Draft) (kept bool, err error) {
 		got = append(got, *count)
 		return false, nil // The decoder reuses the object.
 	}
@@ -964,7 +963,7 @@ func decoded(body []byte, isProtobuf bool, kind *Kind[*Pod]) (pods []string, met
 func decodedBy(
 	d *decoder[*Pod], r io.Reader, isProtobuf, keepsObjects bool,
 ) (pods []string, meta wire.ListMeta, err error) {
-	describeNext := func(p *Pod, metadata packed.Draft) (kept bool, err error) {
+	describeNext := func(p *Pod, metadata objectmeta.Draft) (kept bool, err error) {
 		p.Metadata = metadata.Keep()
 		pods = append(pods, describe(p))
 		return keepsObjects, nil
@@ -1395,7 +1394,7 @@ func listWidgets(t *testing.T, store *Store[*JSONObject[widget]], widgets ...str
 	kind := JSONKind[widget]("Widget", "/apis/example.com/v1", "widgets")
 	list := `{"metadata":{"resourceVersion":"9"},"items":[` + strings.Join(widgets, ",") + `]}`
 	listing := store.BeginList()
-	add := func(obj *JSONObject[widget], metadata packed.Draft) (bool, error) {
+	add := func(obj *JSONObject[widget], metadata objectmeta.Draft) (bool, error) {
 		isKept, err := listing.Add(obj, metadata)
 		if isKept {
 			kept++
@@ -1450,12 +1449,12 @@ func TestJSONObjectReportsChangesOfItsFieldsOnly(t *testing.T) {
 func TestFieldSelectorsAreAcceptedAsByTheServer(t *testing.T) {
 	selectors := readSelectors(t)
 	for _, text := range selectors.FieldSelectorsAccepted {
-		if err := labels.CheckFieldSelector(text, "pods", podFields); err != nil {
+		if err := objectmeta.CheckFieldSelector(text, "pods", podFields); err != nil {
 			t.Errorf("field selector %q: %v", text, err)
 		}
 	}
 	for _, text := range selectors.FieldSelectorsRefused {
-		if err := labels.CheckFieldSelector(text, "pods", podFields); err == nil {
+		if err := objectmeta.CheckFieldSelector(text, "pods", podFields); err == nil {
 			t.Errorf("field selector %q is accepted", text)
 		}
 	}
@@ -1486,7 +1485,7 @@ func FuzzDecodeList(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"resourceVersion":"5"},"items":null}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var got []*Pod
-		keepAll := func(p *Pod, metadata packed.Draft) (kept bool, err error) {
+		keepAll := func(p *Pod, metadata objectmeta.Draft) (kept bool, err error) {
 			p.Metadata = metadata.Keep()
 			got = append(got, p)
 			return true, nil

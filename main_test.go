@@ -31,7 +31,7 @@ import (
 
 	"podcount/internal/api/kube"
 	"podcount/internal/api/kubeconfig"
-	"podcount/internal/api/packed"
+	"podcount/internal/api/objectmeta"
 	"podcount/internal/run/options"
 	"podcount/internal/run/process"
 	"podcount/internal/view/logging"
@@ -1018,7 +1018,7 @@ func podcountBehaviours() behaviours.Options {
 				Labels:       []string{"group"},
 				New:          func() *Pod { return new(Pod) },
 			}
-			_, err = newDecoder(&kind).list(list, isProtobuf, func(p *Pod, metadata packed.Draft) (bool, error) {
+			_, err = newDecoder(&kind).list(list, isProtobuf, func(p *Pod, metadata objectmeta.Draft) (bool, error) {
 				p.Metadata = metadata.Keep()
 				pods = append(pods, describe(&Pod{p.Meta, ""}))
 				return true, nil

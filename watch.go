@@ -29,7 +29,7 @@ import (
 
 	"podcount/internal/api/events"
 	"podcount/internal/api/kube"
-	"podcount/internal/api/packed"
+	"podcount/internal/api/objectmeta"
 	"podcount/internal/api/retry"
 	"podcount/internal/api/wire"
 	"podcount/internal/run/process"
@@ -824,7 +824,7 @@ func (r *Reflector[T]) readPage(
 		return wire.ListMeta{}, err
 	}
 	defer body.Close()
-	add := func(obj T, metadata packed.Draft) (kept bool, err error) {
+	add := func(obj T, metadata objectmeta.Draft) (kept bool, err error) {
 		progress.logIfSlow(listing.count)
 		return listing.Add(obj, metadata)
 	}

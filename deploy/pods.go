@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"podcount/internal/api/labels"
+	"podcount/internal/api/objectmeta"
 )
 
 // Pods are what a site decides about podcount's pods. Each list is the value of a flag.
@@ -19,7 +19,7 @@ type Pods struct {
 // DefaultPods returns the pods of a manifest without these flags.
 func DefaultPods() Pods {
 	return Pods{
-		PullSecrets:  List{noun: "name", check: labels.CheckDNSName},
+		PullSecrets:  List{noun: "name", check: objectmeta.CheckDNSName},
 		NodeSelector: List{noun: "label", check: checkLabel},
 		Requests:     List{noun: "resource", check: checkResource, items: []string{"cpu=10m", "memory=32Mi"}},
 		Limits:       List{noun: "resource", check: checkResource, items: []string{"cpu=1", "memory=128Mi"}},
@@ -80,10 +80,10 @@ func checkLabel(item string) error {
 	if !hasValue {
 		return errors.New("write KEY=VALUE, or KEY= if the value is empty")
 	}
-	if err := labels.CheckKey(key); err != nil {
+	if err := objectmeta.CheckKey(key); err != nil {
 		return err
 	}
-	return labels.CheckValue(value)
+	return objectmeta.CheckValue(value)
 }
 
 // yaml formats the items, joined by commas.

@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"podcount/internal/api/labels"
+	"podcount/internal/api/objectmeta"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )
@@ -322,7 +322,7 @@ func TestNameOfALongObjectIsCut(t *testing.T) {
 		testkit.WantNumber(t, "Events", len(f.All("events")), 3)
 		for _, ev := range f.All("events") {
 			name := fakekube.TextIn(fakekube.MetaOf(ev), "name")
-			if len(name) > 253 || labels.CheckDNSName(name) != nil {
+			if len(name) > 253 || objectmeta.CheckDNSName(name) != nil {
 				t.Errorf("the server would refuse the name %s", name)
 			}
 		}

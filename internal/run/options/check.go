@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"podcount/internal/api/labels"
 	"podcount/internal/api/leader"
+	"podcount/internal/api/objectmeta"
 	"podcount/internal/view/listen"
 )
 
@@ -79,7 +79,7 @@ func (c *commandLine) checkNamespaces() error {
 
 // isNamespace reports whether a namespace can have this name: a DNS label.
 func isNamespace(name string) bool {
-	return labels.CheckDNSName(name) == nil && !strings.Contains(name, ".") && len(name) <= 63
+	return objectmeta.CheckDNSName(name) == nil && !strings.Contains(name, ".") && len(name) <= 63
 }
 
 // chooseControllers checks -controllers, and sets Options.Controllers.
@@ -123,10 +123,10 @@ func (controller Controller) isOn(words []string) bool {
 
 // checkSelectors checks the selectors for pods. NodeChoice.Set has checked that of -total-nodes.
 func (c *commandLine) checkSelectors() error {
-	if _, err := labels.Parse(c.PodSelector); err != nil {
+	if _, err := objectmeta.ParseSelector(c.PodSelector); err != nil {
 		return fmt.Errorf("-pod-selector: %w", err)
 	}
-	if err := labels.CheckFieldSelector(c.FieldSelector, "pods", c.program.PodFields); err != nil {
+	if err := objectmeta.CheckFieldSelector(c.FieldSelector, "pods", c.program.PodFields); err != nil {
 		return fmt.Errorf("-field-selector: %w", err)
 	}
 	return nil
@@ -150,7 +150,7 @@ func (c *commandLine) checkLabels() error {
 
 // checkLabel checks the key of a label that podcount would write.
 func (c *commandLine) checkLabel(flag, key string) error {
-	if err := labels.CheckKey(key); err != nil {
+	if err := objectmeta.CheckKey(key); err != nil {
 		return fmt.Errorf("%s: %w", flag, err)
 	}
 	// A new value of the label could change which nodes are selected.
@@ -287,7 +287,7 @@ func (c *commandLine) checkLease() error {
 	if c.Once && c.LeaderElect {
 		return errors.New("-leader-elect cannot be combined with -once or -prune: leave out -leader-elect")
 	}
-	if err := labels.CheckDNSName(c.LeaseName); err != nil {
+	if err := objectmeta.CheckDNSName(c.LeaseName); err != nil {
 		return fmt.Errorf("-leader-elect-resource-name: %w", err)
 	}
 	if c.LeaseDuration > leader.MaxLeaseDuration {

@@ -3,12 +3,12 @@ package options
 import (
 	"slices"
 
-	"podcount/internal/api/labels"
+	"podcount/internal/api/objectmeta"
 )
 
 // NodeChoice selects nodes: those whose labels match at least one selector. It is the value of -total-nodes.
 type NodeChoice struct {
-	selectors []labels.Selector
+	selectors []objectmeta.Selector
 	text      string // the selector that was given; "" for the default, which no single selector can express
 	isDefault bool
 }
@@ -16,9 +16,9 @@ type NodeChoice struct {
 // controlPlaneNodes selects the nodes of the control plane. Before Kubernetes 1.24 they had the label master.
 func controlPlaneNodes() NodeChoice {
 	return NodeChoice{
-		selectors: []labels.Selector{
-			labels.HasKey("node-role.kubernetes.io/control-plane"),
-			labels.HasKey("node-role.kubernetes.io/master"),
+		selectors: []objectmeta.Selector{
+			objectmeta.HasKey("node-role.kubernetes.io/control-plane"),
+			objectmeta.HasKey("node-role.kubernetes.io/master"),
 		},
 		isDefault: true,
 	}
@@ -35,7 +35,7 @@ func (c *NodeChoice) Describe() string {
 // Matches reports whether a node is selected. The function label returns the value of the node's label with this key,
 // and whether the node has it.
 func (c *NodeChoice) Matches(label func(key string) (value string, ok bool)) bool {
-	return slices.ContainsFunc(c.selectors, func(s labels.Selector) bool { return s.Matches(label) })
+	return slices.ContainsFunc(c.selectors, func(s objectmeta.Selector) bool { return s.Matches(label) })
 }
 
 // Keys returns the keys of the labels that the selectors look at.
@@ -52,10 +52,10 @@ func (c *NodeChoice) String() string { return c.text }
 
 // Set replaces the selectors by one, which has the syntax of kubectl -l. It implements flag.Value.
 func (c *NodeChoice) Set(text string) error {
-	s, err := labels.Parse(text)
+	s, err := objectmeta.ParseSelector(text)
 	if err != nil {
 		return err
 	}
-	*c = NodeChoice{selectors: []labels.Selector{s}, text: text}
+	*c = NodeChoice{selectors: []objectmeta.Selector{s}, text: text}
 	return nil
 }

@@ -1,4 +1,4 @@
-package labels
+package objectmeta
 
 import (
 	"encoding/json"
@@ -61,7 +61,7 @@ func TestSelectorMatches(t *testing.T) {
 		"huge>1":  false,
 		"huge<1":  false,
 	} {
-		s, err := Parse(text)
+		s, err := ParseSelector(text)
 		if err != nil || s.Matches(labelsIn(set)) != want {
 			t.Errorf("%q: %v, %v", text, s.Matches(labelsIn(set)), err)
 		}
@@ -88,7 +88,7 @@ func TestBadSelectorsAreRefusedWithAReason(t *testing.T) {
 		"x in (a":               "parentheses",
 		strings.Repeat("a", 64): "63",
 	} {
-		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := ParseSelector(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: the error is %v, want %s", text, err, want)
 		}
 	}
@@ -100,7 +100,7 @@ func TestSelectorListsItsKeys(t *testing.T) {
 		"a":                          {"a"},
 		"!b,a=1,x.io/c in (d),a < 3": {"b", "a", "x.io/c", "a"},
 	} {
-		s, err := Parse(text)
+		s, err := ParseSelector(text)
 		if err != nil || !slices.Equal(s.Keys(), want) {
 			t.Errorf("%q looks at %q, want %q (%v)", text, s.Keys(), want, err)
 		}
@@ -129,12 +129,12 @@ func TestHasKeyMatchesWhateverTheValue(t *testing.T) {
 func TestSelectorsAreAcceptedAsByTheServer(t *testing.T) {
 	accepted, refused := readSelectors(t)
 	for _, text := range accepted {
-		if _, err := Parse(text); err != nil {
+		if _, err := ParseSelector(text); err != nil {
 			t.Errorf("label selector %q: %v", text, err)
 		}
 	}
 	for _, text := range refused {
-		if _, err := Parse(text); err == nil {
+		if _, err := ParseSelector(text); err == nil {
 			t.Errorf("label selector %q is accepted", text)
 		}
 	}
@@ -148,7 +148,7 @@ func FuzzSelector(f *testing.F) {
 		f.Add(text, "a=b,x.io/a=1")
 	}
 	f.Fuzz(func(t *testing.T, text, set string) {
-		selector, err := Parse(text)
+		selector, err := ParseSelector(text)
 		if err != nil {
 			return
 		}
@@ -165,7 +165,7 @@ func FuzzSelector(f *testing.F) {
 			parts = append(parts, part)
 			want = want && isMet
 		}
-		again, err := Parse(strings.Join(parts, " , "))
+		again, err := ParseSelector(strings.Join(parts, " , "))
 		if err != nil || !reflect.DeepEqual(again, selector) {
 			t.Fatalf("%q is read as %v, and that as %v, %v", text, parts, again, err)
 		}

@@ -1,4 +1,4 @@
-package labels
+package objectmeta
 
 import (
 	"fmt"
@@ -12,10 +12,10 @@ import (
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
 type Selector []requirement
 
-// Parse reads a selector: any of "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)", "k notin (a,b)", "k>1" and "k<1",
-// separated by commas. It accepts what the API server accepts. From an empty text, it makes a selector that matches
+// ParseSelector reads a label selector: any of "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)", "k notin (a,b)", "k>1" and
+// "k<1", separated by commas. It accepts what the API server accepts. From an empty text, it makes a selector that matches
 // everything. An error names the requirement that is wrong.
-func Parse(text string) (Selector, error) {
+func ParseSelector(text string) (Selector, error) {
 	if strings.Trim(text, blanks) == "" {
 		return nil, nil
 	}

@@ -1,4 +1,4 @@
-package labels
+package objectmeta
 
 import (
 	"strings"

@@ -1,24 +1,10 @@
-// Package packed keeps the metadata of many objects in little memory: their names, uids, versions and labels.
+// Package objectmeta knows the metadata of objects: their names, uids, versions and labels. It knows no kind of object.
 //
-// A Metadata holds all strings of an object in one text. A zero byte, shown as · here, separates its parts:
+// It checks names and labels, and parses the selectors that users write. In this, it accepts what the API server
+// accepts. A Packer keeps the metadata of many objects in little memory.
 //
-//	team-1/web-0 · 2bda54ea-2b99-47e1-9896-3abbea112061 · 217
-//	namespace/name   uid                                  resourceVersion
-//
-// The values of the labels follow. They are one part for each key that the Packer keeps: = and the value, or nothing if
-// the object does not have the label. The first object with certain values has them in its text:
-//
-//	text    team-1/web-0 · 2bda54ea-2b99-47e1-9896-3abbea112061 · 217 · =web ·  · =blue
-//	labels  ──▶ keys    app, run, color
-//
-// All other objects with these values share them:
-//
-//	text    team-1/web-0 · 2bda54ea-2b99-47e1-9896-3abbea112061 · 217
-//	labels  ──▶ keys    app, run, color
-//	            values  =web ·  · =blue
-//
-// No name and no label of Kubernetes contains a zero byte. A Packer refuses objects that have one.
-package packed
+// https://kubernetes.io/docs/concepts/overview/working-with-objects/
+package objectmeta
 
 import (
 	"slices"
@@ -38,8 +24,27 @@ const (
 	nameParts // the number of the parts above
 )
 
-// Metadata is the metadata of one object. It never changes, so any goroutine may use it. The zero value has only empty
-// strings.
+// Metadata is the metadata of one object, in little memory. It never changes, so any goroutine may use it. The zero value
+// has only empty strings.
+//
+// It holds all strings of an object in one text. A zero byte, shown as · here, separates its parts:
+//
+//	team-1/web-0 · 2bda54ea-2b99-47e1-9896-3abbea112061 · 217
+//	namespace/name   uid                                  resourceVersion
+//
+// The values of the labels follow. They are one part for each key that the Packer keeps: = and the value, or nothing if
+// the object does not have the label. The first object with certain values has them in its text:
+//
+//	text    team-1/web-0 · 2bda54ea-2b99-47e1-9896-3abbea112061 · 217 · =web ·  · =blue
+//	labels  ──▶ keys    app, run, color
+//
+// All other objects with these values share them:
+//
+//	text    team-1/web-0 · 2bda54ea-2b99-47e1-9896-3abbea112061 · 217
+//	labels  ──▶ keys    app, run, color
+//	            values  =web ·  · =blue
+//
+// No name and no label of Kubernetes contains a zero byte. A Packer refuses objects that have one.
 type Metadata struct {
 	text   string
 	labels *labelSet // nil if the object has none of the labels that the Packer keeps

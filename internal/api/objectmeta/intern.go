@@ -1,4 +1,4 @@
-package packed
+package objectmeta
 
 // Interner returns equal texts as the same string, so that many objects can share it. It is not safe for concurrent
 // use.

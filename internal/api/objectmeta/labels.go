@@ -1,11 +1,4 @@
-// Package labels parses label selectors and matches labels with them. It also checks field selectors, and the syntax of
-// label keys and of DNS names. It accepts what the API server accepts.
-//
-// The package knows no kind of object: callers pass a function that looks up a label. Everything in it is safe for
-// concurrent use.
-//
-// https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/
-package labels
+package objectmeta
 
 import (
 	"fmt"
@@ -35,7 +28,7 @@ func CheckValue(value string) error {
 	if value == "" {
 		return nil
 	}
-	if len(value) > 63 || !isName(value, anyCase, "-_.") {
+	if len(value) > labelLimit || !isName(value, anyCase, "-_.") {
 		return fmt.Errorf("label value %q must have at most 63 letters, digits, '-', '_' or '.', "+
 			"and begin and end with a letter or digit", value)
 	}
@@ -47,7 +40,7 @@ func CheckValue(value string) error {
 // of a namespace, which must also have no dot and at most 63 characters.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names
 func CheckDNSName(name string) error {
-	isValid := len(name) <= 253
+	isValid := len(name) <= NameLimit
 	for part := range strings.SplitSeq(name, ".") {
 		isValid = isValid && isName(part, lowerCase, "-")
 	}

@@ -1,4 +1,4 @@
-package packed
+package objectmeta
 
 import (
 	"bytes"
@@ -29,8 +29,8 @@ type Packer struct {
 	keys   []string
 	buffer []byte // what Pack has written last
 
-	// The first object with certain values of labels is their owner, and has them in its text: the first picture in
-	// metadata.go. The Packer shares them from the second object on: the second picture. So an object whose labels are
+	// The first object with certain values of labels is their owner, and has them in its text: the first picture of
+	// Metadata. The Packer shares them from the second object on: the second picture. So an object whose labels are
 	// unique needs no labelSet of its own.
 	unshared *labelSet                     // for all objects that have the values in their text
 	owners   boundedMap[uint64, uint64]    // the hash of the values → the hash of their owner's name
