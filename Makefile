@@ -78,8 +78,8 @@ sim: ## simulate clusters and faults: SEEDS=1000 runs the seeds 1 to 1000, and S
 sweep: ## let each request fail in each way: all of them, or with CASE='list pods' those whose name contains that
 	CASE="$${CASE:-all}" go test -count=1 -timeout 0 -run '^TestSweep$$'
 
-mutants: ## break each rule on purpose, and check that a test fails
-	bash testdata/mutants/run
+mutants: ## break podcount on purpose, and check that a test fails: in each way, or with ONLY='NAME NAME' in these
+	@set -f; go run ./lab/mutants $$ONLY
 
 e2e: ## run the behaviours on a real cluster: make e2e KUBECONFIG=FILE [CONTEXT=NAME]
 	@[ '$(origin KUBECONFIG)' = override ] && [ -n "$$KUBECONFIG" ] || { \

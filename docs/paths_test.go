@@ -51,7 +51,7 @@ func TestPathsAreRecognized(t *testing.T) {
 		{"internal/api/kube", "internal/api/kube"},
 		{"./deploy/", "deploy"},
 		{"main.go", "main.go"},
-		{"testdata/mutants/*.patch", "testdata/mutants/*.patch"},
+		{"testdata/mutants/*.txt", "testdata/mutants/*.txt"},
 		{"interal/kube", "interal/kube"},
 		{"./internal/...", ""},
 		{"example.com/pods", ""},

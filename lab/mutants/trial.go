@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// A trial tries mutants on copies of the checkout.
+type trial struct {
+	ctx        context.Context
+	out        io.Writer
+	mutants    []mutant
+	dir        string   // has the copies
+	copies     []string // their directories
+	processors int      // for each command
+
+	mu        sync.Mutex // guards what follows
+	tried     int
+	unnoticed []mutant // by the tests that they name
+	problems  []error
+}
+
+// newTrial makes the copies. The caller must call close, which deletes them.
+func newTrial(ctx context.Context, mutants []mutant, out io.Writer) (*trial, error) {
+	dir, err := os.MkdirTemp("", "mutants")
+	count := min(runtime.NumCPU(), len(mutants))
+	t := &trial{ctx: ctx, out: out, mutants: mutants, dir: dir, processors: runtime.NumCPU() / count}
+	for i := range count {
+		t.copies = append(t.copies, filepath.Join(dir, fmt.Sprint(i)))
+		err = errors.Join(err, copyCheckout(t.copies[i]))
+	}
+	if err != nil {
+		t.close()
+	}
+	return t, err
+}
+
+func (t *trial) close() { os.RemoveAll(t.dir) }
+
+// copyCheckout copies the working directory, but nothing of Git, and nothing that was built.
+func copyCheckout(to string) error {
+	entries, err := os.ReadDir(".")
+	for _, entry := range entries {
+		name, target := entry.Name(), filepath.Join(to, entry.Name())
+		switch {
+		case name == ".git" || name == "bin":
+		case entry.IsDir():
+			err = errors.Join(err, os.CopyFS(target, os.DirFS(name)))
+		default:
+			text, errOfRead := os.ReadFile(name)
+			err = errors.Join(err, errOfRead, os.MkdirAll(to, 0o755), os.WriteFile(target, text, 0o644))
+		}
+	}
+	return err
+}
+
+// run tries all mutants. It returns an error unless a test notices each.
+func (t *trial) run() error {
+	began := time.Now()
+	t.checkTests()
+	if len(t.problems) == 0 {
+		fmt.Fprintf(t.out, "without a mutant, the tests pass (%s)\n", since(began))
+		onEach(t.copies, t.mutants, t.try)
+		t.processors = runtime.NumCPU()
+		onEach(t.copies[:1], t.unnoticed, t.tryAllTests)
+		fmt.Fprintf(t.out, "%d of %d mutants tried, %d not noticed by the test that they name, %d problems (%s)\n",
+			t.tried, len(t.mutants), len(t.unnoticed), len(t.problems), since(began))
+	}
+	if t.ctx.Err() != nil {
+		return context.Cause(t.ctx)
+	}
+	return errors.Join(t.problems...)
+}
+
+// onEach calls do for all jobs, each with one of the copies, and with all copies at once.
+func onEach[T any](copies []string, jobs []T, do func(dir string, job T)) {
+	waiting := make(chan T, len(jobs))
+	for _, job := range jobs {
+		waiting <- job
+	}
+	close(waiting)
+	var workers sync.WaitGroup
+	for _, dir := range copies {
+		workers.Go(func() {
+			for job := range waiting {
+				do(dir, job)
+			}
+		})
+	}
+	workers.Wait()
+}
+
+// checkTests looks whether the tests that the mutants name exist, and pass without any mutant.
+func (t *trial) checkTests() {
+	tests := map[string][]named{}
+	for _, m := range t.mutants {
+		tests[m.test.dir] = append(tests[m.test.dir], m.test)
+	}
+	onEach(t.copies, slices.Sorted(maps.Keys(tests)), func(dir, tested string) {
+		output, _ := t.test(dir, mutant{}, tested, "-v", "-timeout=9m", "-run="+pattern(tests[tested]...))
+		for _, test := range tests[tested] {
+			if !strings.Contains(output, "--- PASS: "+underscored(test.name)+" ") {
+				t.fail("without a mutant, the test %q of %s does not pass:\n%s", test.name, tested, output)
+				return
+			}
+		}
+	})
+}
+
+// try tries a mutant with the test that it names.
+func (t *trial) try(dir string, m mutant) {
+	began := time.Now()
+	output, err := t.test(dir, m, m.test.dir, "-timeout=90s", "-run="+pattern(m.test))
+	result := "noticed"
+	switch {
+	case t.ctx.Err() != nil:
+		return
+	case doesNotCompile.MatchString(output):
+		result = "does not compile"
+		t.fail("%s: %s does not compile:\n%s", m.place, m.name, output)
+	case err == nil:
+		result = "not noticed"
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.tried++
+	if err == nil {
+		t.unnoticed = append(t.unnoticed, m)
+	}
+	fmt.Fprintf(t.out, "%d/%d %s: %s by %s (%s)\n", t.tried, len(t.mutants), m.name, result, m.test.name, since(began))
+}
+
+// tryAllTests tries a mutant that its own test does not notice: with all tests of that package, with the simulation,
+// and with all others.
+func (t *trial) tryAllTests(dir string, m mutant) {
+	for _, args := range [][]string{{m.test.dir}, {".", "-run=^TestSimulation$"}, {"..."}} {
+		output, err := t.test(dir, m, args[0], append(args[1:], "-timeout=9m")...)
+		if t.ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			fmt.Fprintf(t.out, "%s: %s is noticed by %s: name that\n", m.place, m.name, failedTest.FindString(output))
+			return
+		}
+	}
+	t.fail("%s: no test notices %s: %s", m.place, m.name, m.why)
+}
+
+// fail adds a problem.
+func (t *trial) fail(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.problems = append(t.problems, fmt.Errorf(format, args...))
+}
+
+// test runs tests of a package in a copy, which it breaks as a mutant says, and mends at the end.
+func (t *trial) test(dir string, m mutant, tested string, flags ...string) (output string, err error) {
+	for name, broken := range m.broken {
+		file := filepath.Join(dir, name)
+		sound, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		defer os.WriteFile(file, sound, 0o644)
+		if err := os.WriteFile(file, []byte(broken), 0o644); err != nil {
+			return "", err
+		}
+	}
+	// With -trimpath, the copies share what is compiled.
+	flags = append([]string{"test", "-count=1", "-failfast", "-vet=off", "-trimpath", "./" + tested}, flags...)
+	cmd := exec.CommandContext(t.ctx, "go", flags...)
+	cmd.Dir = dir
+	// With SHRINK=0, the simulation does not look for the shortest story with which it fails.
+	cmd.Env = append(os.Environ(), "SHRINK=0", fmt.Sprint("GOMAXPROCS=", t.processors))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // also what it has started
+	text, err := cmd.CombinedOutput()
+	return string(text), err
+}
+
+var (
+	doesNotCompile = regexp.MustCompile(`(?m)^FAIL\t\S+ \[(build|setup) failed\]$`)
+	failedTest     = regexp.MustCompile(`--- FAIL: \S+|panic: .*`)
+)
+
+// pattern returns the value of -run for tests and subtests.
+func pattern(tests ...named) string {
+	patterns := make([]string, len(tests))
+	for i, test := range tests {
+		quoted := regexp.QuoteMeta(underscored(test.name))
+		patterns[i] = "^" + strings.ReplaceAll(quoted, "/", "$/^") + "$"
+	}
+	return strings.Join(patterns, "|")
+}
+
+// underscored returns the name of a test as the go command prints it.
+func underscored(name string) string { return strings.ReplaceAll(name, " ", "_") }
+
+func since(began time.Time) time.Duration { return time.Since(began).Round(100 * time.Millisecond) }
