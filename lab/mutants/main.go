@@ -67,6 +67,9 @@ func run(ctx context.Context, names []string, out io.Writer) error {
 
 // choose returns the mutants with these names, or all if there are none.
 func choose(mutants []mutant, names []string) ([]mutant, error) {
+	if len(mutants) == 0 {
+		return nil, fmt.Errorf("there is no mutant in %s: run this in the root of the checkout", rulesDir)
+	}
 	for _, name := range names {
 		if !slices.ContainsFunc(mutants, func(m mutant) bool { return m.name == name }) {
 			return nil, fmt.Errorf("there is no mutant %q in %s", name, rulesDir)

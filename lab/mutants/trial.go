@@ -124,15 +124,17 @@ func (t *trial) checkTests() {
 func (t *trial) try(dir string, m mutant) {
 	began := time.Now()
 	output, err := t.test(dir, m, m.test.dir, "-timeout=90s", "-run="+pattern(m.test))
-	result := "noticed"
+	var result string
 	switch {
 	case t.ctx.Err() != nil:
 		return
-	case doesNotCompile.MatchString(output):
-		result = "does not compile"
-		t.fail("%s: %s does not compile:\n%s", m.place, m.name, output)
 	case err == nil:
-		result = "not noticed"
+		result = "not noticed by " + m.test.name
+	case testsFailed.MatchString(output):
+		result = "noticed by " + m.test.name
+	default:
+		result = "does not compile"
+		t.fail("%s: %s does not compile: %w\n%s", m.place, m.name, err, output)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -140,7 +142,7 @@ func (t *trial) try(dir string, m mutant) {
 	if err == nil {
 		t.unnoticed = append(t.unnoticed, m)
 	}
-	fmt.Fprintf(t.out, "%d/%d %s: %s by %s (%s)\n", t.tried, len(t.mutants), m.name, result, m.test.name, since(began))
+	fmt.Fprintf(t.out, "%d/%d %s: %s (%s)\n", t.tried, len(t.mutants), m.name, result, since(began))
 }
 
 // tryAllTests tries a mutant that its own test does not notice: with all tests of that package, with the simulation,
@@ -148,11 +150,12 @@ func (t *trial) try(dir string, m mutant) {
 func (t *trial) tryAllTests(dir string, m mutant) {
 	for _, args := range [][]string{{m.test.dir}, {".", "-run=^TestSimulation$"}, {"..."}} {
 		output, err := t.test(dir, m, args[0], append(args[1:], "-timeout=9m")...)
-		if t.ctx.Err() != nil {
+		switch {
+		case t.ctx.Err() != nil:
 			return
-		}
-		if err != nil {
-			fmt.Fprintf(t.out, "%s: %s is noticed by %s: name that\n", m.place, m.name, failedTest.FindString(output))
+		case err != nil:
+			noticed := strings.TrimPrefix(failedTest.FindString(output), "--- FAIL: ")
+			fmt.Fprintf(t.out, "%s: %s is noticed by %s: name that\n", m.place, m.name, noticed)
 			return
 		}
 	}
@@ -183,17 +186,20 @@ func (t *trial) test(dir string, m mutant, tested string, flags ...string) (outp
 	flags = append([]string{"test", "-count=1", "-failfast", "-vet=off", "-trimpath", "./" + tested}, flags...)
 	cmd := exec.CommandContext(t.ctx, "go", flags...)
 	cmd.Dir = dir
-	// With SHRINK=0, the simulation does not look for the shortest story with which it fails.
-	cmd.Env = append(os.Environ(), "SHRINK=0", fmt.Sprint("GOMAXPROCS=", t.processors))
+	// With SHRINK=0, the simulation does not look for the shortest story with which it fails. What goes to TMPDIR is
+	// deleted at the end.
+	cmd.Env = append(os.Environ(), "SHRINK=0", "TMPDIR="+t.dir, fmt.Sprint("GOMAXPROCS=", t.processors))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // also what it has started
+	cmd.WaitDelay = time.Second                                                          // for what is no longer in its group
 	text, err := cmd.CombinedOutput()
 	return string(text), err
 }
 
+// What go test prints if a test fails. If it cannot compile the tests, it prints no time.
 var (
-	doesNotCompile = regexp.MustCompile(`(?m)^FAIL\t\S+ \[(build|setup) failed\]$`)
-	failedTest     = regexp.MustCompile(`--- FAIL: \S+|panic: .*`)
+	testsFailed = regexp.MustCompile(`(?m)^FAIL\t\S+\t[0-9.]+s$`)
+	failedTest  = regexp.MustCompile(`--- FAIL: \S+|panic: .*`)
 )
 
 // pattern returns the value of -run for tests and subtests.
