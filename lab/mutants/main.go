@@ -7,12 +7,11 @@
 //
 //	package .
 //
-//	key-failures-stay: The failures of a key are kept after a success.
-//	noticed by TestFailedKeyWaitsForItsOwnBackoff
-//	in Queue.handle
-//	  if err == nil {
-//	- 	item.failing = nil
-//	+ 	item.failing = item.failing
+//	two-workers-for-one-key: A key that is added while a worker has it goes to another at once.
+//	noticed by TestKeyAddedDuringWorkComesAgain
+//	in Queue.startWork
+//	- item.stage = stageWorking
+//	+ item.stage = stageWaiting
 //
 // A mutant begins with its name, and what podcount does wrong with it. Then comes the test that has to fail, or a
 // subtest in words, as in `TestWrites/the uid is sent`. The rest is the change: a function, method, type, variable or

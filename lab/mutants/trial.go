@@ -186,12 +186,13 @@ func (t *trial) test(dir string, m mutant, tested string, flags ...string) (outp
 	flags = append([]string{"test", "-count=1", "-failfast", "-vet=off", "-trimpath", "./" + tested}, flags...)
 	cmd := exec.CommandContext(t.ctx, "go", flags...)
 	cmd.Dir = dir
-	// With SHRINK=0, the simulation does not look for the shortest story with which it fails. What goes to TMPDIR is
-	// deleted at the end.
-	cmd.Env = append(os.Environ(), "SHRINK=0", "TMPDIR="+t.dir, fmt.Sprint("GOMAXPROCS=", t.processors))
+	// The simulation must not look for the shortest story with which it fails, and ONLY is not for it but for mutants.
+	// What goes to TMPDIR is deleted at the end.
+	cmd.Env = append(os.Environ(), "SHRINK=0", "ONLY=", "TMPDIR="+t.dir, fmt.Sprint("GOMAXPROCS=", t.processors))
+	// A cancel kills the whole group, which is all that go has started. What has left the group is not waited for.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // also what it has started
-	cmd.WaitDelay = time.Second                                                          // for what is no longer in its group
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
 	text, err := cmd.CombinedOutput()
 	return string(text), err
 }

@@ -189,11 +189,14 @@ func onceHopeless(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		n := f.ServeIn(t)
 		start := time.Now()
-		p := podcount.StartWith(t, n, Wiring{Dial: unknownHostDial("nowhere")}, "-master", "http://nowhere:1", "-once")
-		err := p.Finish()
-		testkit.WantError(t, "-once", err, "-once: ") // and then the first request that has failed
-		testkit.WantError(t, "-once", err, "no such host (is the API server running, and is this its address?)")
-		testkit.WantEqual(t, "it is a usage error", errors.As(err, new(options.UsageError)), false)
+		for _, controller := range []string{"pod-count", "count"} { // One begins with a list, the other with discovery.
+			p := podcount.StartWith(t, n, Wiring{Dial: unknownHostDial("nowhere")},
+				"-master", "http://nowhere:1", "-once", "-controllers", controller)
+			err := p.Finish()
+			testkit.WantError(t, "-once", err, "-once: ") // and then the first request that has failed
+			testkit.WantError(t, "-once", err, "no such host (is the API server running, and is this its address?)")
+			testkit.WantEqual(t, "it is a usage error", errors.As(err, new(options.UsageError)), false)
+		}
 		testkit.WantBetween(t, "time it took", time.Since(start), 0, time.Second)
 
 		other := podcount.StartWith(t, n, Wiring{Dial: unknownHostDial("nowhere")}, "-master", "http://nowhere:1")

@@ -322,3 +322,18 @@ func TestNetworkErrorNamesTheServerAndItsSource(t *testing.T) {
 		}
 	})
 }
+
+func TestHugeAnswerIsNotReadToItsEnd(t *testing.T) {
+	const limit = 4 << 20
+	simulate(t, func(t *testing.T, f server) {
+		f.Script(t, "list pods: reply 200 header Content-Type application/json body "+strings.Repeat("1", 2*limit))
+		client := clientOf(t, f, noCredential, Options{})
+		list := Request{Method: "GET", Path: "/api/v1/pods"}
+		err := client.Send(t.Context(), list, func(answer io.Reader) error {
+			read, err := io.Copy(io.Discard, answer)
+			testkit.WantEqual(t, "the bytes that are read", read, limit)
+			return err
+		})
+		testkit.WantError(t, "a huge answer", err, "more than 4194304 bytes")
+	})
+}

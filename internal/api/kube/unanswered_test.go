@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"podcount/internal/api/kubeconfig"
+	"podcount/internal/api/wire"
 	"podcount/lab/testkit"
 )
 
@@ -83,6 +84,12 @@ func TestRefusalIsAnAnswer(t *testing.T) {
 			wantAnswer(t, t.Context(), clientOf(t, f, noCredential, Options{}), false, false)
 		}
 	})
+}
+
+// Only the server can write what is in an ERROR frame of a watch. No proxy does.
+func TestErrorFrameIsAnAnswer(t *testing.T) {
+	frame := &Status{Status: wire.Status{Code: 503}}
+	testkit.WantEqual(t, "an ERROR frame is an answer", IsAnswer(frame), true)
 }
 
 // A proxy answers for a server that is away, but the answer is not that of a server.
