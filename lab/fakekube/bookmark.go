@@ -48,7 +48,7 @@ var emptyObjects = map[string]string{
 // empty returns an empty object of the kind.
 func (k kind) empty() Object {
 	text := emptyObjects[k.resource]
-	if text == "" || k.isCustom() {
+	if text == "" || !k.isKnown() {
 		return Object{}
 	}
 	return parsed(text).(Object)

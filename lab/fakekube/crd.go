@@ -302,9 +302,9 @@ func (s *Server) hasGoneLocked(r *request) bool {
 	return r.kind.isCustom() && r.kind.installationIn(s.kinds) == 0
 }
 
-// customKinds returns the kinds of an established definition, one for each served version, with the preferred version
-// first. It returns none for the resource of a built-in kind, because the paths lead to that kind.
-func customKinds(crd Object) []kind {
+// customKindsLocked returns the kinds of an established definition, one for each served version, with the preferred
+// version first. It returns none for the resource of a built-in kind, because the paths lead to that kind.
+func (s *Server) customKindsLocked(crd Object) []kind {
 	status := objectIn(crd, "status")
 	if conditionOf(status, "Established") != "True" {
 		return nil
@@ -312,8 +312,8 @@ func customKinds(crd Object) []kind {
 	spec := objectIn(crd, "spec")
 	names := objectIn(status, "acceptedNames")
 	defined := kind{group: TextIn(spec, "group"), resource: TextIn(names, "plural")}
-	isBuiltIn := func(k kind) bool { return k.qualified() == defined.qualified() }
-	if slices.ContainsFunc(builtIn, isBuiltIn) {
+	isBuiltIn := func(k kind) bool { return k.qualified() == defined.qualified() && !k.isCustom() }
+	if slices.ContainsFunc(s.kinds, isBuiltIn) {
 		return nil
 	}
 	var served []kind
@@ -364,8 +364,8 @@ func (k kind) isReplacedBy(other kind) bool {
 // updateServedKindsLocked updates the served kinds after a change of a definition. Only changes of the spec, the
 // accepted names or the condition Established matter; they end the watches of the kind.
 func (s *Server) updateServedKindsLocked(c Change) {
-	before := customKinds(c.Old)
-	after := customKinds(c.New)
+	before := s.customKindsLocked(c.Old)
+	after := s.customKindsLocked(c.New)
 	if reflect.DeepEqual(before, after) {
 		return
 	}
@@ -392,7 +392,7 @@ func (k kind) installationIn(kinds []kind) int {
 
 // removeCustomObjectsLocked removes all objects of a definition's kind.
 func (s *Server) removeCustomObjectsLocked(crd Object) {
-	for _, k := range customKinds(crd) {
+	for _, k := range s.customKindsLocked(crd) {
 		for key := range s.objects[k.qualified()] {
 			s.removeLocked(k.qualified(), key)
 		}

@@ -16,7 +16,7 @@ import (
 func (r *request) convertBodyToJSON() bool {
 	contentType := r.Header.Get("Content-Type")
 	media, _, err := mime.ParseMediaType(contentType)
-	if err == nil && media == mediaProtobuf && !r.kind.isCustom() {
+	if err == nil && media == mediaProtobuf && r.kind.isKnown() {
 		return r.readProtobuf()
 	}
 	if contentType == "" || err == nil && media == mediaJSON {
@@ -122,7 +122,7 @@ func (r *request) decodeObject() Object {
 	if r.kind.isCustom() {
 		problems = append(strictProblems(r.body, anything), unknown...)
 	} else {
-		problems = strictProblems(r.body, r.kind.kind)
+		problems = strictProblems(r.body, r.kind.typ())
 	}
 	if len(problems) > 0 && r.options.fieldValidation == "Strict" {
 		r.failDecoding(r.kind.kind, r.kind.version, strictError(problems))
@@ -167,6 +167,11 @@ func (k kind) toStored(sent Object) (o Object, unknown []string, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
+	case k.isAdded:
+		o, err = k.withTypedMetadata(sent)
+		if err != nil {
+			return nil, nil, err
+		}
 	case structs[k.kind] != nil:
 		converted, err := convert(k.kind, sent)
 		if err != nil {
@@ -185,6 +190,20 @@ func (k kind) toStored(sent Object) (o Object, unknown []string, err error) {
 	delete(MetaOf(o), "managedFields")
 	delete(MetaOf(o), "selfLink")
 	return o, unknown, nil
+}
+
+// withTypedMetadata returns an object of a kind that Serve has added, in its stored form: with converted metadata, and
+// otherwise as sent, but without nulls.
+func (k kind) withTypedMetadata(sent Object) (Object, error) {
+	o, _ := withoutNulls(cloned(sent)).(Object)
+	meta, err := (&converter{owner: k.kind, path: []string{"metadata"}}).value(o["metadata"], "ObjectMeta")
+	if err != nil {
+		return nil, err
+	}
+	if meta != nil {
+		o["metadata"] = meta
+	}
+	return o, nil
 }
 
 // failDecoding answers 400 because a body of this kind and version cannot become an object of the request's kind.
@@ -218,8 +237,8 @@ func (r *request) checkType(t typeMeta) bool {
 		version = group
 		group = ""
 	}
-	i := slices.IndexFunc(builtIn, func(k kind) bool {
-		return k.kind == named && k.group == group && k.version == version
+	i := slices.IndexFunc(r.arrival.kinds, func(k kind) bool {
+		return k.kind == named && k.group == group && k.version == version && !k.isCustom()
 	})
 	if i < 0 {
 		r.failDecoding(named, version, notRegistered(typeMeta{APIVersion: apiVersion, Kind: named}))

@@ -77,7 +77,7 @@
 //
 // The fake does not convert between versions, collect garbage, schedule pods, or store anything on disk. Unknown paths
 // are a 404. Compared with a real server, it also lacks:
-//   - all other built-in kinds, such as Services and Deployments;
+//   - all other built-in kinds, such as Services and Deployments, except for what Serve says;
 //   - server-side apply, which is a 415, and managedFields;
 //   - YAML, which is a 415 in requests and a 406 in answers;
 //   - protobuf for discovery and, except for metadata, for definitions and policies;

@@ -21,12 +21,13 @@ type kind struct {
 	isNamespaced bool
 	hasStatus    bool // status is a subresource, so writes to the object do not change it
 	isReview     bool // a POST is answered but nothing is stored
+	isAdded      bool // Serve has added the kind: the schema describes only its metadata
 
-	// crd is the entry for this version in the CustomResourceDefinition, with its schema and columns. It is nil for a
-	// built-in kind.
+	// crd is the entry for this version in the CustomResourceDefinition, with its schema and columns. It is nil for any
+	// other kind.
 	crd Object
 
-	// installation differs between successive definitions of the same custom resource. It is 0 for a built-in kind.
+	// installation differs between successive definitions of the same custom resource. It is 0 for any other kind.
 	installation int
 }
 
@@ -158,11 +159,22 @@ func (k kind) qualified() string {
 // isCustom reports whether a CustomResourceDefinition defines the kind.
 func (k kind) isCustom() bool { return k.installation > 0 }
 
+// isKnown reports whether the fake knows the kind by itself, with all its fields.
+func (k kind) isKnown() bool { return !k.isCustom() && !k.isAdded }
+
+// typ returns the kind's type in the schema. A custom resource has none.
+func (k kind) typ() string {
+	if k.isAdded {
+		return untypedObject
+	}
+	return k.kind
+}
+
 // isDefinition reports whether the kind is CustomResourceDefinition.
 func (k kind) isDefinition() bool { return k.qualified() == definitions }
 
-// kindsLocked returns all served kinds: first the built-in ones, then the custom ones. The caller must not modify the
-// slice.
+// kindsLocked returns all served kinds: first the built-in ones, then those of Serve, then the custom ones. The caller
+// must not modify the slice.
 func (s *Server) kindsLocked() []kind { return s.kinds }
 
 // servedKinds is kindsLocked for callers that do not hold the lock.

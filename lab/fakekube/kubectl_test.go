@@ -9,23 +9,21 @@ import (
 	"time"
 )
 
-func TestKubectlWorksAgainstTheFake(t *testing.T) {
+// kubectlOf returns functions that make a command of kubectl with these arguments for a fake, and that run one.
+func kubectlOf(t *testing.T, f *Server) (command func(args ...string) *exec.Cmd, run func(args ...string) string) {
+	t.Helper()
 	kubectl, err := exec.LookPath("kubectl")
 	if err != nil {
 		t.Skip("kubectl is not installed")
 	}
-	f := New()
-	f.Allow("t")
-	f.AddNode("cp", controlPlane, podCountLabel+"=7")
-	f.AddPod("kube-system", "dns", "cp")
 	server, ca := f.ServeTLSFor(t)
 	file := filepath.Join(t.TempDir(), "config")
 	os.WriteFile(file, []byte(Kubeconfig(server, ca, "token: t")), 0o600)
-	command := func(args ...string) *exec.Cmd {
+	command = func(args ...string) *exec.Cmd {
 		common := []string{"--kubeconfig", file, "--cache-dir", filepath.Join(t.TempDir(), "cache")}
 		return exec.Command(kubectl, append(common, args...)...)
 	}
-	run := func(args ...string) string {
+	run = func(args ...string) string {
 		t.Helper()
 		cmd := command(append([]string{"--request-timeout", "20s"}, args...)...)
 		out, err := cmd.CombinedOutput()
@@ -34,6 +32,42 @@ func TestKubectlWorksAgainstTheFake(t *testing.T) {
 		}
 		return string(out)
 	}
+	return command, run
+}
+
+func TestKubectlWorksWithAddedKinds(t *testing.T) {
+	f := newWithAddedKinds()
+	_, run := kubectlOf(t, f)
+	created := filepath.Join(t.TempDir(), "deployment.json")
+	os.WriteFile(created, []byte(`{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},`+
+		`"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},`+
+		`"spec":{"containers":[{"name":"nginx","image":"one"},{"name":"other","image":"one"}]}}}}`), 0o600)
+	run("create", "-f", created)
+	wantText(t, run("get", "deployments"), "web")
+	run("set", "image", "deployment/web", "nginx=two")
+	wantText(t, run("get", "deployment", "web", "-o", "jsonpath={..image}"), "two one")
+	run("label", "deployment", "web", "a=b")
+	run("annotate", "deployment", "web", "c=d")
+	wantText(t, run("get", "deployment", "web", "-o", "yaml"), "c: d")
+
+	applied := filepath.Join(t.TempDir(), "service.json")
+	for _, ports := range []string{`{"port":80},{"port":81}`, `{"port":81},{"port":82}`} {
+		service := `{"apiVersion":"v1","kind":"Service","metadata":{"name":"web"},"spec":{"ports":[` + ports + `]}}`
+		os.WriteFile(applied, []byte(service), 0o600)
+		wantText(t, run("apply", "-f", applied), "service/web")
+	}
+	wantText(t, run("get", "svc", "web", "-o", "jsonpath={.spec.ports[*].port}"), "81 82")
+	wantText(t, run("get", "all"), "service/web")
+	run("delete", "-f", applied)
+	wantNumber(t, "services", len(f.All("services")), 0)
+}
+
+func TestKubectlWorksAgainstTheFake(t *testing.T) {
+	f := New()
+	f.Allow("t")
+	f.AddNode("cp", controlPlane, podCountLabel+"=7")
+	f.AddPod("kube-system", "dns", "cp")
+	command, run := kubectlOf(t, f)
 	f.Put("events", Object{
 		"metadata": Object{"name": "cp.1", "namespace": "default"},
 		"involvedObject": Object{

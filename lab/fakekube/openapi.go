@@ -79,8 +79,8 @@ func (v groupVersion) openAPI() Object {
 	schemas := Object{}
 	for _, k := range v.kinds {
 		maps.Copy(paths, k.openAPIPaths())
-		if k.isCustom() {
-			schemas[k.schemaName()] = k.customSchema()
+		if !k.isKnown() {
+			schemas[k.schemaName()] = k.openSchema()
 			addSchemas(schemas, "ObjectMeta")
 			continue
 		}
@@ -105,7 +105,10 @@ func (k kind) groupVersionKind() []any {
 
 // schemaName returns the name of the kind's schema in its document.
 func (k kind) schemaName() string {
-	if !k.isCustom() {
+	switch {
+	case k.isAdded:
+		return schemaNameOf(goPackage(k.group) + "." + k.version + "." + k.kind)
+	case !k.isCustom():
 		return schemaNameOf(k.kind)
 	}
 	words := strings.Split(k.group, ".")
@@ -133,7 +136,7 @@ func (k kind) openAPIPaths() Object {
 		return Object{collection: Object{"post": create, "parameters": inPath}}
 	}
 	patches := []string{"application/json-patch+json", "application/merge-patch+json"}
-	if !k.isCustom() {
+	if k.isKnown() { // kubectl would look for merge keys in the schema
 		patches = append(patches, "application/strategic-merge-patch+json")
 	}
 	list := k.operation("list", nil, "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion",
@@ -186,9 +189,13 @@ func parameter(name, in string) Object {
 	return p
 }
 
-// customSchema returns the schema of a custom resource, extended by the fields that all objects have.
-func (k kind) customSchema() Object {
+// openSchema returns the schema of a custom resource, extended by the fields that all objects have. A kind that Serve
+// has added may have any other field.
+func (k kind) openSchema() Object {
 	schema := Clone(objectIn(k.crd, "schema", "openAPIV3Schema"))
+	if k.isAdded {
+		schema = Object{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
+	}
 	properties := objectIn(schema, "properties")
 	if properties == nil {
 		properties = Object{}

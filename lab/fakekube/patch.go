@@ -123,7 +123,7 @@ func (k kind) patchObject(media string, o Object, body []byte) (Object, error) {
 		return nil, badPatch{prefix + err.Error()}
 	}
 	if media == mediaStrategicPatch {
-		return strategicMerge(k.kind, o, patch)
+		return strategicMerge(k.typ(), o, patch)
 	}
 	if patch == nil {
 		return nil, badPatch{"Invalid JSON Patch"}
@@ -165,7 +165,7 @@ func (r *request) checkPatched(o Object, problems []string) Object {
 		return nil
 	}
 	if !r.kind.isCustom() {
-		unknown = strictProblems(text, r.kind.kind)
+		unknown = strictProblems(text, r.kind.typ())
 	}
 	problems = append(problems, unknown...)
 	if len(problems) > 0 && r.options.fieldValidation == "Strict" {

@@ -108,12 +108,12 @@ func addressOf(path string) address {
 	return at
 }
 
-// isOfBuiltInGroup reports whether the group of a path is built in.
-func (at address) isOfBuiltInGroup() bool {
+// isOfBuiltInGroup reports whether the group of a path is built in, given the served kinds.
+func (at address) isOfBuiltInGroup(kinds []kind) bool {
 	if at.version == "" {
 		return false
 	}
-	return slices.ContainsFunc(builtIn, func(k kind) bool { return k.group == at.group })
+	return slices.ContainsFunc(kinds, func(k kind) bool { return k.group == at.group && !k.isCustom() })
 }
 
 // routeOf returns the route of a request.

@@ -92,6 +92,12 @@ func (f *field) parseAttribute(word string) {
 
 // typeOfField returns the type of a field, and whether the field exists. A map has every field.
 func typeOfField(typ, name string) (of string, isKnown bool) {
+	switch {
+	case typ == untypedObject && name == "metadata":
+		return "ObjectMeta", true
+	case typ == untypedObject || typ == untyped:
+		return untyped, true
+	}
 	if fields, isStruct := structs[typ]; isStruct {
 		f, isField := fields[name]
 		return f.typ, isField
@@ -110,5 +116,11 @@ func typeOfItem(typ string) string {
 	return anything
 }
 
-// anything is the type of values that the schema does not describe.
+// anything is the type of values that may be anything.
 const anything = "any"
+
+// Objects of a kind that Serve has added, and the parts of them, have no type in the schema. Only their metadata has.
+const (
+	untypedObject = "untyped object"
+	untyped       = "untyped"
+)

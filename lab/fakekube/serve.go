@@ -119,7 +119,7 @@ func (s *Server) findHandler(r *request) func(*request) {
 		return s.findCustomHandler(r, at)
 	case isServed:
 		return s.findBuiltInHandler(r, at)
-	case at.isOfBuiltInGroup():
+	case at.isOfBuiltInGroup(r.arrival.kinds):
 		r.noResource()
 	default:
 		r.noPath()

@@ -99,6 +99,9 @@ func mergedField(typ string, o Object, name string, value any) (any, error) {
 	}
 	of, _ := typeOfField(typ, name)
 	f := structs[typ][name]
+	if of == untyped {
+		f = untypedList(name, nil)
+	}
 	switch value := value.(type) {
 	case Object:
 		before, _ := o[name].(Object)
@@ -151,6 +154,9 @@ func mergeOrdered(typ string, o, patch Object) error {
 		before, _ := o[name].([]any)
 		items, _ := patch[name].([]any)
 		f := structs[typ][name]
+		if of, _ := typeOfField(typ, name); of == untyped {
+			f = untypedList(name, order)
+		}
 		if !isInOrder(f, items, order) {
 			const outOfOrder = "The order in patch list:\n%v\n doesn't match $setElementOrder list:\n%v\n"
 			text := fmt.Sprintf(outOfOrder, items, order)
@@ -169,6 +175,26 @@ func mergeOrdered(typ string, o, patch Object) error {
 		}
 	}
 	return nil
+}
+
+// untypedList returns how a patch merges a list that the schema does not describe: conditions by their type, and
+// otherwise as the order tells that the patch names. An item of the order has nothing but its merge key; a text or a
+// number is an item of a set.
+func untypedList(name string, order []any) field {
+	f := field{typ: "[]" + untyped}
+	if name == "conditions" {
+		f.mergeKey = "type"
+		return f
+	}
+	if len(order) == 0 {
+		return f
+	}
+	item, isObject := order[0].(Object)
+	f.isSet = !isObject
+	for key := range item {
+		f.mergeKey = key
+	}
+	return f
 }
 
 // isInOrder reports whether the items of a patch all occur in order, and in that order.

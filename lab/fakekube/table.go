@@ -50,7 +50,7 @@ var printers = map[string]printer{
 	"events":          eventPrinter,
 	"configmaps":      configMapPrinter,
 	"secrets":         secretPrinter,
-	"serviceaccounts": serviceAccountPrinter,
+	"serviceaccounts": agePrinter,
 
 	"leases.coordination.k8s.io": leasePrinter,
 
@@ -67,8 +67,11 @@ var printers = map[string]printer{
 
 // printer returns the printer of the kind. By default, it prints the creation time.
 func (k kind) printer() printer {
-	if k.isCustom() {
+	switch {
+	case k.isCustom():
 		return customPrinter(k)
+	case k.isAdded:
+		return agePrinter
 	}
 	p, hasOwn := printers[k.qualified()]
 	if !hasOwn {

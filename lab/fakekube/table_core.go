@@ -17,7 +17,8 @@ var namespacePrinter = printer{
 	},
 }
 
-var serviceAccountPrinter = printer{
+// agePrinter prints only names and ages.
+var agePrinter = printer{
 	columns: []column{nameColumn, ageColumn},
 	cells:   func(o Object, now time.Time) []any { return []any{nameCell(o), ageCell(o, now)} },
 }

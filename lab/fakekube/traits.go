@@ -21,6 +21,9 @@ type traits struct {
 // custom are the traits of custom resources.
 var custom = traits{requiresVersionOnUpdate: true, hasGeneration: true, hasDependents: true}
 
+// added are the traits of kinds that Serve has added. Those of most workloads are the same.
+var added = traits{hasGeneration: true, hasDependents: true}
+
 // builtInTraits are the traits of built-in kinds, by qualified resource. In the real server, the strategies of the
 // registry correspond to them.
 var builtInTraits = map[string]traits{
@@ -52,8 +55,11 @@ var builtInTraits = map[string]traits{
 
 // traits returns the traits of the kind.
 func (k kind) traits() traits {
-	if k.isCustom() {
+	switch {
+	case k.isCustom():
 		return custom
+	case k.isAdded:
+		return added
 	}
 	return builtInTraits[k.qualified()]
 }
