@@ -33,6 +33,7 @@ import (
 	"podcount/internal/run/process"
 	"podcount/internal/view/logging"
 	"podcount/lab/fakekube"
+	"podcount/lab/protobuf"
 	"podcount/lab/suite"
 	"podcount/lab/testkit"
 )
@@ -1099,7 +1100,7 @@ func hostileLists() []hostileList {
 	tag := func(field, wireType uint64) []byte { return varint(field<<3 | wireType) }
 	bytesOf := func(size int) []byte { return bytes.Repeat([]byte("a"), size) }
 	object := func(list []byte) string {
-		var envelope fakekube.ProtobufMessage
+		var envelope protobuf.Message
 		envelope.Bytes(1, []byte("\x12\x07PodList"))
 		envelope.Bytes(2, list)
 		return magic + string(envelope)
@@ -1109,12 +1110,12 @@ func hostileLists() []hostileList {
 		return object(append(metadata, bytes.Join(fields, nil)...))
 	}
 	item := func(metadata ...[]byte) []byte {
-		var pod, items fakekube.ProtobufMessage
+		var pod, items protobuf.Message
 		pod.Bytes(1, bytes.Join(metadata, nil))
 		items.Bytes(2, pod)
 		return items
 	}
-	var good, notUTF8, number, longLabel fakekube.ProtobufMessage // metadata of pods
+	var good, notUTF8, number, longLabel protobuf.Message // metadata of pods
 	good.Text(1, "a")
 	good.Text(5, "u")
 	good.Text(6, "1")
@@ -1266,7 +1267,7 @@ func podOfSize(size int) string {
 func readThreeFrames(object []byte, isProtobuf bool) (n int, err error) {
 	frame := []byte(jsonEvent("ADDED", string(object)) + "\n")
 	if isProtobuf {
-		frame = fakekube.ProtobufEvent("ADDED", object)
+		frame = protobuf.Event("ADDED", object)
 	}
 	countEvent := func(WatchEvent[*Pod]) error {
 		n++
@@ -1634,9 +1635,9 @@ func FuzzProtobufIsJSON(f *testing.F) {
 
 // protobufListWithUnknownFields returns a list in protobuf whose only item has fields that no kind has.
 func protobufListWithUnknownFields(item fakekube.Object, value []byte) []byte {
-	var object, list, envelope fakekube.ProtobufMessage
+	var object, list, envelope protobuf.Message
 	object.Bytes(99, value)
-	object = append(object, fakekube.ProtobufObject(item)...)
+	object = append(object, protobuf.Object(item)...)
 	object.Bytes(60, value)
 	object.Int(61, len(value))
 	list.Bytes(1, []byte{0x12, 1, '5'})
@@ -1833,7 +1834,7 @@ func moves(crowd *suite.Crowd, n int, isProtobuf bool) (watch []byte) {
 		pod = bytes.ReplaceAll(pod, oldNode, newNode)
 		pod = bytes.ReplaceAll(pod, oldVersion, newVersion)
 		if isProtobuf {
-			watch = append(watch, fakekube.ProtobufEvent("MODIFIED", fakekube.Protobuf(pod))...)
+			watch = append(watch, protobuf.Event("MODIFIED", fakekube.Protobuf(pod))...)
 		} else {
 			watch = append(watch, jsonEvent("MODIFIED", string(pod))+"\n"...)
 		}

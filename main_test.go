@@ -38,6 +38,7 @@ import (
 	"podcount/internal/view/page"
 	"podcount/internal/view/trace"
 	"podcount/lab/behaviours"
+	"podcount/lab/execplugin"
 	"podcount/lab/fakekube"
 	"podcount/lab/sim"
 	"podcount/lab/suite"
@@ -47,14 +48,14 @@ import (
 func TestMain(m *testing.M) {
 	controllers = slices.DeleteFunc(controllers, isNotBuiltIn)
 	switch {
-	case os.Getenv(fakekube.ExecPluginDir) != "":
-		os.Exit(fakekube.RunExecPlugin(os.Getenv(fakekube.ExecPluginDir)))
+	case os.Getenv(execplugin.Dir) != "":
+		os.Exit(execplugin.Run(os.Getenv(execplugin.Dir)))
 	case os.Getenv("PODCOUNT_TEST_MAIN") != "":
 		main() // the program itself, for tests of signals and exit codes
 		os.Exit(0)
 	}
 	testkit.AllowRandomInVirtualTime()
-	os.Exit(fakekube.RunTests(m))
+	os.Exit(testkit.RunTests(m))
 }
 
 // isNotBuiltIn finds the controllers that somebody has added in a file of their own. The tests here are about the

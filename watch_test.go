@@ -29,6 +29,7 @@ import (
 	"podcount/internal/view/metrics"
 	"podcount/internal/view/trace"
 	"podcount/lab/fakekube"
+	"podcount/lab/protobuf"
 	"podcount/lab/suite"
 	"podcount/lab/testkit"
 )
@@ -732,7 +733,7 @@ func garbage() []garbageRow {
 		failure          = `{"kind":"Status","status":"Failure","reason":"StorageReadError","code":500}`
 	)
 	inProtobuf := func(eventType, object string) string {
-		return string(fakekube.ProtobufEvent(eventType, fakekube.Protobuf([]byte(object))))
+		return string(protobuf.Event(eventType, fakekube.Protobuf([]byte(object))))
 	}
 	return []garbageRow{
 		{"no JSON", nil, "}{"},
@@ -751,7 +752,7 @@ func garbage() []garbageRow {
 		{"a frame of 4 GB", protobufWatch, "\xff\xff\xff\xff"},
 		{"an empty frame", protobufWatch, "\x00\x00\x00\x00"},
 		{"an unknown type in protobuf", protobufWatch, inProtobuf("MOVED", pod)},
-		{"a protobuf frame without its magic", protobufWatch, string(fakekube.ProtobufEvent("ADDED", []byte(pod)))},
+		{"a protobuf frame without its magic", protobufWatch, string(protobuf.Event("ADDED", []byte(pod)))},
 		{"no uid in protobuf", protobufWatch, inProtobuf("ADDED", podWithoutUID)},
 		{"an ERROR without a status in protobuf", protobufWatch, inProtobuf("ERROR", emptyStatus)},
 		{"a bookmark without a version in protobuf", protobufWatch, inProtobuf("BOOKMARK", podWithoutFields)},
@@ -1741,7 +1742,7 @@ func replyWithFrames(frames []watchFrame, format string) fakekube.Reply {
 		if format == "json" {
 			body = append(body, jsonEvent(frame.eventType, string(object))+"\n"...)
 		} else {
-			body = append(body, fakekube.ProtobufEvent(frame.eventType, fakekube.Protobuf(object))...)
+			body = append(body, protobuf.Event(frame.eventType, fakekube.Protobuf(object))...)
 		}
 	}
 	if format == "json" {

@@ -14,6 +14,7 @@ import (
 
 	"podcount/internal/api/kube"
 	"podcount/internal/api/kubeconfig"
+	"podcount/lab/execplugin"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )
@@ -54,9 +55,9 @@ func missingRight(w *world) {
 func execToken(w *world) {
 	node := w.addNode("exec", "exec")
 	dir := w.TempDir()
-	answer := fakekube.ExecCredential("v1", object{"token": w.addPodcountAccount("exec")})
+	answer := execplugin.Credential("v1", object{"token": w.addPodcountAccount("exec")})
 	writeFile(w, filepath.Join(dir, "answer"), answer)
-	w.start(w.as(fakekube.ExecUser(w, dir, "v1", ", interactiveMode: Never")), "exec")
+	w.start(w.as(execplugin.User(w, dir, "v1", ", interactiveMode: Never")), "exec")
 	w.awaitLabel(node, "0")
 }
 

@@ -31,8 +31,7 @@
 // Limit gives the server a Capacity: it then works on a few requests at once, others wait, and too many get a 429.
 // An answer can be cut at the end of each item or watch event (CutFrame). Record reports where these ends are.
 //
-// RunTests, called by TestMain, finds resources that tests have leaked. RunExecPlugin turns the test binary into the
-// exec plugin of a kubeconfig. Protobuf, ProtobufEvent and ProtobufMessage build answers for tests of a decoder.
+// Protobuf converts an answer to protobuf, for a Reply.
 //
 // # Resources
 //
@@ -45,9 +44,8 @@
 // Creating a CustomResourceDefinition, by a request or by Put, adds a resource. If two groups have the same plural,
 // methods such as Put and Get need the group as well: "widgets.example.com".
 //
-// The package was written for the controller podcount, which shows in two places: InstallCRD, AddCount and CountStatus
-// are for podcount's custom resource, Counts in the group demo.mark8s.io, and the value of ExecPluginDir contains its
-// name.
+// The package was written for the controller podcount: InstallCRD, AddCount and CountStatus are for podcount's custom
+// resource, Counts in the group demo.mark8s.io.
 //
 // # Users
 //

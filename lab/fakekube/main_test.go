@@ -3,11 +3,8 @@ package fakekube
 import (
 	"os"
 	"testing"
+
+	"podcount/lab/testkit"
 )
 
-func TestMain(m *testing.M) {
-	if dir := os.Getenv(ExecPluginDir); dir != "" {
-		os.Exit(RunExecPlugin(dir))
-	}
-	os.Exit(RunTests(m))
-}
+func TestMain(m *testing.M) { os.Exit(testkit.RunTests(m)) }

@@ -6,23 +6,22 @@ import (
 	"strings"
 )
 
-// ProtobufMessage is a protobuf message under construction. Its methods append fields. The zero value is an empty
-// message. Tests use it to build messages that no server would send.
+// wireMessage is a protobuf message under construction. Its methods append fields.
 // https://protobuf.dev/programming-guides/encoding/
-type ProtobufMessage []byte
+type wireMessage []byte
 
 // Bytes appends a field of bytes or a nested message.
-func (b *ProtobufMessage) Bytes(field int, v []byte) {
+func (b *wireMessage) Bytes(field int, v []byte) {
 	*b = binary.AppendUvarint(*b, uint64(field)<<3|2)
 	*b = binary.AppendUvarint(*b, uint64(len(v)))
 	*b = append(*b, v...)
 }
 
 // Text appends a string field.
-func (b *ProtobufMessage) Text(field int, v string) { b.Bytes(field, []byte(v)) }
+func (b *wireMessage) Text(field int, v string) { b.Bytes(field, []byte(v)) }
 
 // Int appends a varint field.
-func (b *ProtobufMessage) Int(field, v int) {
+func (b *wireMessage) Int(field, v int) {
 	*b = binary.AppendUvarint(*b, uint64(field)<<3)
 	*b = binary.AppendUvarint(*b, uint64(v))
 }
@@ -37,7 +36,7 @@ func Protobuf(answer []byte) []byte {
 	}
 	kind := TextIn(o, "kind")
 	items, isList := o["items"].([]any)
-	var m ProtobufMessage
+	var m wireMessage
 	if isList {
 		m.value(1, "ListMeta", o["metadata"])
 		m.value(2, "[]"+protoTypeOf(strings.TrimSuffix(kind, "List")), items)
@@ -49,11 +48,11 @@ func Protobuf(answer []byte) []byte {
 
 // protobufAnswer wraps a message in the API's envelope, which names its type.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
-func protobufAnswer(apiVersion, kind string, m ProtobufMessage) []byte {
-	var types ProtobufMessage
+func protobufAnswer(apiVersion, kind string, m wireMessage) []byte {
+	var types wireMessage
 	types.Text(1, apiVersion)
 	types.Text(2, kind)
-	var unknown ProtobufMessage
+	var unknown wireMessage
 	unknown.Bytes(1, types)
 	unknown.Bytes(2, m)
 	unknown.Text(3, "")
@@ -63,7 +62,7 @@ func protobufAnswer(apiVersion, kind string, m ProtobufMessage) []byte {
 
 // protobufList does the same as Protobuf for a list, but directly from its objects, in a third of the time. kind is
 // that of the items.
-func protobufList(kind string, meta listMeta, items []Object) ProtobufMessage {
+func protobufList(kind string, meta listMeta, items []Object) wireMessage {
 	remaining := any(nil)
 	if meta.RemainingItemCount > 0 {
 		remaining = float64(meta.RemainingItemCount)
@@ -72,7 +71,7 @@ func protobufList(kind string, meta listMeta, items []Object) ProtobufMessage {
 	if meta.Continue != nil {
 		token = *meta.Continue
 	}
-	var m ProtobufMessage
+	var m wireMessage
 	m.value(1, "ListMeta", Object{
 		"resourceVersion":    meta.ResourceVersion,
 		"continue":           token,
@@ -92,16 +91,9 @@ func protoTypeOf(kind string) string {
 	return kind
 }
 
-// ProtobufObject returns the message of an object without the envelope. The kind defaults to Pod.
-func ProtobufObject(o Object) ProtobufMessage {
-	var m ProtobufMessage
-	m.object(protoTypeOf(TextIn(o, "kind")), o)
-	return m
-}
-
-// ProtobufEvent returns a watch event in protobuf, preceded by its length. o is an object as encoded by Protobuf.
-func ProtobufEvent(event string, o []byte) []byte {
-	var frame, raw ProtobufMessage
+// protobufEvent returns a watch event in protobuf, preceded by its length. o is an object as encoded by Protobuf.
+func protobufEvent(event string, o []byte) []byte {
+	var frame, raw wireMessage
 	raw.Bytes(1, o)
 	frame.Text(1, event)
 	frame.Bytes(2, raw)

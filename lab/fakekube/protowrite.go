@@ -14,7 +14,7 @@ import (
 
 // object appends the fields of an object, and drops fields that the type lacks. In protoTypes, the fields of one
 // nested message are adjacent.
-func (b *ProtobufMessage) object(typ string, o Object) {
+func (b *wireMessage) object(typ string, o Object) {
 	fields := protoTypes[typ]
 	for i := 0; i < len(fields); {
 		f := fields[i]
@@ -23,7 +23,7 @@ func (b *ProtobufMessage) object(typ string, o Object) {
 			i++
 			continue
 		}
-		var nested ProtobufMessage
+		var nested wireMessage
 		for ; i < len(fields) && fields[i].number == f.number; i++ {
 			nested.field(fields[i].inner, fields[i], o[fields[i].name])
 		}
@@ -34,7 +34,7 @@ func (b *ProtobufMessage) object(typ string, o Object) {
 }
 
 // field appends a field of an object. A field that protobuf always contains defaults to its zero value.
-func (b *ProtobufMessage) field(number int, f protoField, v any) {
+func (b *wireMessage) field(number int, f protoField, v any) {
 	if v != nil || !f.isWritten {
 		b.value(number, f.typ, v)
 		return
@@ -51,7 +51,7 @@ func (b *ProtobufMessage) field(number int, f protoField, v any) {
 
 // value appends a field with a value as decoded by encoding/json. It appends nothing if the value is nil or has
 // another type.
-func (b *ProtobufMessage) value(field int, typ string, v any) {
+func (b *wireMessage) value(field int, typ string, v any) {
 	if v == nil {
 		return
 	}
@@ -65,7 +65,7 @@ func (b *ProtobufMessage) value(field int, typ string, v any) {
 	if items, isMap := strings.CutPrefix(typ, "map[string]"); isMap {
 		entries, _ := v.(Object)
 		for _, key := range slices.Sorted(maps.Keys(entries)) {
-			var entry ProtobufMessage
+			var entry wireMessage
 			entry.Text(1, key)
 			entry.value(2, items, entries[key])
 			b.Bytes(field, entry)
@@ -73,7 +73,7 @@ func (b *ProtobufMessage) value(field int, typ string, v any) {
 		return
 	}
 	if o, isObject := v.(Object); isObject && protoTypes[typ] != nil {
-		var m ProtobufMessage
+		var m wireMessage
 		m.object(typ, o)
 		b.Bytes(field, m)
 		return
@@ -82,7 +82,7 @@ func (b *ProtobufMessage) value(field int, typ string, v any) {
 }
 
 // scalar appends a field whose JSON value has no fields.
-func (b *ProtobufMessage) scalar(field int, typ string, v any) {
+func (b *wireMessage) scalar(field int, typ string, v any) {
 	text, isText := v.(string)
 	number, isNumber := v.(float64)
 	switch typ {
@@ -117,7 +117,7 @@ func (b *ProtobufMessage) scalar(field int, typ string, v any) {
 }
 
 // wrapScalar returns the message for a value that is a scalar in JSON.
-func wrapScalar(typ string, v any) (m ProtobufMessage, isKnown bool) {
+func wrapScalar(typ string, v any) (m wireMessage, isKnown bool) {
 	text, isText := v.(string)
 	number, isNumber := v.(float64)
 	switch typ {

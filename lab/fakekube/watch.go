@@ -272,7 +272,7 @@ func (w *watcher) send(event string, o any) {
 		panic(err) // only the object of a Frame can be invalid; stored objects come from JSON
 	}
 	if w.r.mediaType == mediaProtobuf {
-		data = ProtobufEvent(event, Protobuf(data))
+		data = protobufEvent(event, Protobuf(data))
 	} else {
 		data = fmt.Appendf(nil, "{\"type\":%q,\"object\":%s}\n", event, data)
 	}

@@ -10,11 +10,11 @@ import (
 	"sync"
 	"testing"
 
-	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 func TestMain(m *testing.M) {
-	code := fakekube.RunTests(m)
+	code := testkit.RunTests(m)
 	if builtPodcount != "" {
 		os.RemoveAll(filepath.Dir(builtPodcount))
 	}

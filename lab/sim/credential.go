@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"podcount/lab/execplugin"
 	"podcount/lab/fakekube"
 )
 
@@ -53,7 +54,7 @@ func (a *access) issueLocked() *credential {
 	case tokenOfProgram:
 		c.name = fmt.Sprint(secretPrefix, a.issued)
 		answer := fakekube.Object{"token": c.name, "expirationTimestamp": c.expires.UTC().Format(time.RFC3339)}
-		c.files = map[string]string{answerFile: fakekube.ExecCredential("v1", answer)}
+		c.files = map[string]string{answerFile: execplugin.Credential("v1", answer)}
 	}
 	return c
 }

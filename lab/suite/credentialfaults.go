@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"podcount/internal/api/retry"
+	"podcount/lab/execplugin"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )
@@ -17,7 +18,7 @@ func credentialFaults(t *testing.T, podcount Program) {
 			dir := t.TempDir()
 			user := "tokenFile: token"
 			if row.isExec {
-				user = fakekube.ExecUser(t, dir, "v1", ", interactiveMode: Never")
+				user = execplugin.User(t, dir, "v1", ", interactiveMode: Never")
 			}
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				source := &tokenSource{t, f, dir}
@@ -102,7 +103,7 @@ type tokenSource struct {
 func (s *tokenSource) setToken(token string) {
 	testkit.WriteFiles(s.t, s.dir, map[string]string{
 		"token":  token,
-		"answer": fakekube.ExecCredential("v1", fakekube.Object{"token": token}),
+		"answer": execplugin.Credential("v1", fakekube.Object{"token": token}),
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"podcount/lab/execplugin"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )
@@ -274,7 +275,7 @@ type execProgram struct{ dir string }
 
 func (e execProgram) answer(t *testing.T, version string, status fakekube.Object) {
 	t.Helper()
-	writeText(t, e.dir, "answer", fakekube.ExecCredential(version, status))
+	writeText(t, e.dir, "answer", execplugin.Credential(version, status))
 }
 
 // runs returns a line for each run: the arguments, stdin and the environment that the program was given.
@@ -333,7 +334,7 @@ func execCredential(t *testing.T, podcount Program) {
 // serve serves f. The kubeconfig that it writes names the exec program, and has extensions as clusters use them.
 func (e execProgram) serve(t *testing.T, f *fakekube.Server) *fakekube.Network {
 	t.Helper()
-	user := fakekube.ExecUser(t, e.dir, "v1beta1", ", interactiveMode: IfAvailable, provideClusterInfo: false")
+	user := execplugin.User(t, e.dir, "v1beta1", ", interactiveMode: IfAvailable, provideClusterInfo: false")
 	n := f.ServeAs(t, e.dir, user)
 	config, err := os.ReadFile(filepath.Join(e.dir, "config"))
 	if err != nil {
@@ -382,7 +383,7 @@ func execCertificate(t *testing.T, podcount Program) {
 		f.Allow()
 		f.ClientCA = clients.Pool()
 		f.AddNode("cp", ControlPlane)
-		user := fakekube.ExecUser(t, program.dir, "v1", ", interactiveMode: Never")
+		user := execplugin.User(t, program.dir, "v1", ", interactiveMode: Never")
 		writeText(t, program.dir, "config", fakekube.Kubeconfig("https://127.0.0.1:1", servers.PEM(), user))
 		answer("one", time.Now().Add(time.Minute))
 		pair := pairFrom(t, servers)

@@ -18,6 +18,7 @@ import (
 
 	"podcount/internal/api/wire"
 	"podcount/lab/fakekube"
+	"podcount/lab/protobuf"
 	"podcount/lab/testkit"
 )
 
@@ -185,11 +186,11 @@ func (c *Crowd) listJSON(out *bufio.Writer, template fakekube.Object, n int) {
 // listProtobuf writes the message runtime.Unknown, whose field 2 is the list. All items have the same length, so the
 // length of the list is known before the items are made.
 func (c *Crowd) listProtobuf(out *bufio.Writer, template fakekube.Object, n int) {
-	var types, listMeta, item, envelope fakekube.ProtobufMessage
+	var types, listMeta, item, envelope protobuf.Message
 	types.Text(1, fakekube.TextIn(template, "apiVersion"))
 	types.Text(2, fakekube.TextIn(template, "kind")+"List")
 	listMeta.Bytes(1, []byte("\x12\x072000000")) // the field resourceVersion
-	item.Bytes(2, fakekube.ProtobufObject(template))
+	item.Bytes(2, protobuf.Object(template))
 
 	envelope.Bytes(1, types)
 	envelope = append(envelope, 2<<3|2) // the tag of field 2, which has a length

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"podcount/lab/execplugin"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )
@@ -33,7 +34,7 @@ func pluginIn(dir string) *execPlugin {
 }
 
 // credentialV1 returns an ExecCredential of v1 with this status.
-func credentialV1(status fakekube.Object) string { return fakekube.ExecCredential("v1", status) }
+func credentialV1(status fakekube.Object) string { return execplugin.Credential("v1", status) }
 
 func TestBadExecAnswersAreErrors(t *testing.T) {
 	if testkit.IsRaced() {
@@ -46,7 +47,7 @@ func TestBadExecAnswersAreErrors(t *testing.T) {
 		"s3cret":          "invalid character",
 		"exit  why\n not": `exit status 1; it printed "why not"`,
 		"hang":            "it took longer than 200ms",
-		fakekube.ExecCredential("v1beta1", fakekube.Object{"token": "s3cret"}): `printed a "ExecCredential" ` +
+		execplugin.Credential("v1beta1", fakekube.Object{"token": "s3cret"}): `printed a "ExecCredential" ` +
 			`of "client.authentication.k8s.io/v1beta1", not an ExecCredential of client.authentication.k8s.io/v1`,
 		`{"kind":"Pod","status":{"token":"s3cret"}}`:   `printed a "Pod"`,
 		`{"kind":"` + strings.Repeat("x", 5000) + `"}`: `printed a "` + strings.Repeat("x", 100) + `" of`,
@@ -410,10 +411,10 @@ func TestExecProgramGetsTheClusterIfItAsks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			config := fakekube.Kubeconfig("https://h:6443/k8s", nil, fakekube.ExecUser(t, dir, c.version, c.ask))
+			config := fakekube.Kubeconfig("https://h:6443/k8s", nil, execplugin.User(t, dir, c.version, c.ask))
 			config = strings.Replace(config, "    server: https://h:6443/k8s\n    certificate-authority-data: \n",
 				"    {server: https://h:6443/k8s, certificate-authority: ca.crt, "+c.cluster+"}\n", 1)
-			answer := fakekube.ExecCredential(c.version, fakekube.Object{"token": "t"})
+			answer := execplugin.Credential(c.version, fakekube.Object{"token": "t"})
 			testkit.WriteFiles(t, dir, map[string]string{"answer": answer})
 			files := map[string]string{"config": config, "ca.crt": string(ca)}
 			cfg, err := load(t, files, Options{Kubeconfig: "config", Master: c.master}, nil)
@@ -438,7 +439,7 @@ func TestExecProgramGetsTheNewestCA(t *testing.T) {
 	first := fakekube.NewAuthority(t, "the first CA").PEM()
 	second := fakekube.NewAuthority(t, "the second CA").PEM()
 	synctest.Test(t, func(t *testing.T) {
-		config := fakekube.Kubeconfig("https://h", nil, fakekube.ExecUser(t, dir, "v1", ", provideClusterInfo: true"))
+		config := fakekube.Kubeconfig("https://h", nil, execplugin.User(t, dir, "v1", ", provideClusterInfo: true"))
 		config = strings.Replace(config, "certificate-authority-data: ", "certificate-authority: ca.crt", 1)
 		expires := time.Now().Add(time.Minute).UTC().Format(time.RFC3339)
 		testkit.WriteFiles(t, dir, map[string]string{

@@ -6,15 +6,16 @@ import (
 	"os"
 	"testing"
 
+	"podcount/lab/execplugin"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv("PODCOUNT_TEST_PLUGIN"); dir != "" {
-		os.Exit(fakekube.RunExecPlugin(dir))
+	if dir := os.Getenv(execplugin.Dir); dir != "" {
+		os.Exit(execplugin.Run(dir))
 	}
-	os.Exit(fakekube.RunTests(m))
+	os.Exit(testkit.RunTests(m))
 }
 
 // noEnv is an empty environment.

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
-func TestMain(m *testing.M) { os.Exit(fakekube.RunTests(m)) }
+func TestMain(m *testing.M) { os.Exit(testkit.RunTests(m)) }

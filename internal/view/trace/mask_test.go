@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/protobuf"
 	"podcount/lab/testkit"
 )
 
@@ -22,7 +23,7 @@ const secretPod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web-1","n
 func framesOf(eventType, object string) map[string][]byte {
 	return map[string][]byte{
 		"JSON":     []byte(`{"type":"` + eventType + `","object":` + object + "}\n"),
-		"protobuf": fakekube.ProtobufEvent(eventType, fakekube.Protobuf([]byte(object))),
+		"protobuf": protobuf.Event(eventType, fakekube.Protobuf([]byte(object))),
 	}
 }
 

@@ -1,4 +1,4 @@
-package fakekube
+package testkit
 
 import (
 	"fmt"

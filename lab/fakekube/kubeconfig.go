@@ -1,0 +1,27 @@
+package fakekube
+
+import (
+	"encoding/base64"
+	"fmt"
+)
+
+// Kubeconfig returns a kubeconfig for a server's URL and its CA in PEM. user holds the lines of YAML below "user:",
+// such as "token: secret"; all but the first must be indented by 4 spaces. The current context is "fake".
+func Kubeconfig(server string, ca []byte, user string) string {
+	return fmt.Sprintf(`apiVersion: v1
+kind: Config
+clusters:
+- name: fake
+  cluster:
+    server: %s
+    certificate-authority-data: %s
+users:
+- name: me
+  user:
+    %s
+contexts:
+- name: fake
+  context: {cluster: fake, user: me}
+current-context: fake
+`, server, base64.StdEncoding.EncodeToString(ca), user)
+}
