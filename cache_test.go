@@ -33,6 +33,7 @@ import (
 	"podcount/internal/run/process"
 	"podcount/internal/view/logging"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/protobuf"
 	"podcount/lab/suite"
 	"podcount/lab/testkit"
@@ -563,7 +564,7 @@ func heapBytes(build func() any) float64 {
 
 func TestListOfKnownPodsAllocatesAlmostNothing(t *testing.T) {
 	f := fakekube.New()
-	f.AddPods(1000)
+	fixture.AddPods(f, 1000)
 	body := podList(f, wire.Protobuf)
 	s := NewStore[*Pod]()
 	d := newDecoder(podKind("app"))

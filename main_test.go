@@ -40,6 +40,7 @@ import (
 	"podcount/lab/behaviours"
 	"podcount/lab/execplugin"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/sim"
 	"podcount/lab/suite"
 	"podcount/lab/testkit"
@@ -304,7 +305,7 @@ func TestPanickingControllerIsTriedAgain(t *testing.T) {
 	}})
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", suite.ControlPlane)
-		f.AddPods(2)
+		fixture.AddPods(f, 2)
 		p := podcount.Start(t, f)
 		testkit.Pass(20 * time.Second)
 		f.AddPod("default", "more", "")
@@ -354,13 +355,13 @@ func TestPanickingResyncEndsNothingElse(t *testing.T) {
 	}})
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", suite.ControlPlane)
-		f.AddPods(2)
+		fixture.AddPods(f, 2)
 		if err := podcount.Start(t, f, "-once", "-controllers", "pod-count,odd").Finish(); err == nil ||
 			!strings.Contains(err.Error(), "-once: odd cannot find out which objects need work: panic: tick") {
 			t.Errorf("-once ended with %v", err)
 		}
 		suite.WantLabel(t, f, "cp", suite.TotalLabel, "2")
-		f.AddPods(3)
+		fixture.AddPods(f, 3)
 		p := podcount.Start(t, f, "-controllers", "pod-count,odd")
 		testkit.Pass(time.Minute)
 		suite.WantLabel(t, f, "cp", suite.TotalLabel, "3")
@@ -419,11 +420,11 @@ func TestEndlessPanicsAreReportedOnceAMinute(t *testing.T) {
 	_, tries := panicky(t, func(d Delta[*Pod]) bool { return true })
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", suite.ControlPlane)
-		f.AddPods(1)
+		fixture.AddPods(f, 1)
 		p := podcount.Start(t, f, "-pod-events", "off")
 		testkit.Pass(time.Second)
 		for i := range 1000 { // one object that changes, again and again
-			f.AddPodWithLabels("changing", fakekube.Object{"n": strconv.Itoa(i)})
+			fixture.AddPodWithLabels(f, "changing", fakekube.Object{"n": strconv.Itoa(i)})
 		}
 		testkit.Pass(10 * time.Minute)
 		log := p.Log.String()
@@ -471,7 +472,7 @@ func TestOnceFailsIfKeysAreUnknown(t *testing.T) {
 	panicky(t, func(d Delta[*Pod]) bool { return true })
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", suite.ControlPlane)
-		f.AddPods(2)
+		fixture.AddPods(f, 2)
 		p := podcount.Start(t, f, "-once")
 		<-p.Done
 		testkit.WantText(t, fmt.Sprint(p.Stop()), "-once: panicky could not correct 2 objects")
@@ -611,7 +612,7 @@ func TestMetricsOfAlertsTellWhatHappens(t *testing.T) {
 		},
 		{
 			name:   "a webhook removes the label",
-			before: func(_ *testing.T, f *fakekube.Server) { f.Strip(suite.TotalLabel) },
+			before: func(_ *testing.T, f *fakekube.Server) { fixture.Strip(f, suite.TotalLabel) },
 			want:   []string{patches("stripped", 1), patches("failed", 0)},
 		},
 		{
@@ -727,11 +728,11 @@ func TestGaugesOfMissingThingsAreAbsent(t *testing.T) {
 		testkit.WantText(t, metrics(), `podcount_cache_synced{kind="Pod"} 1`+"\n")
 		wantGauges("without a CRD", false, ofCounts...)
 		wantGauges("without a CRD", false, ofQueue("count")...)
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		testkit.Pass(time.Minute)
 		wantGauges("with the CRD", true, ofCounts...)
 		wantGauges("with the CRD", true, ofQueue("count")...)
-		f.InstallCRD(nil)
+		fixture.InstallCRD(f, nil)
 		testkit.Pass(time.Minute)
 		wantGauges("when the CRD is gone", false, ofCounts...)
 	})

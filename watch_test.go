@@ -29,6 +29,7 @@ import (
 	"podcount/internal/view/metrics"
 	"podcount/internal/view/trace"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/protobuf"
 	"podcount/lab/suite"
 	"podcount/lab/testkit"
@@ -162,7 +163,7 @@ func (r *testReflector) wantInSync(t *testing.T, f *fakekube.Server) {
 
 func TestWatchFollowsTheListAndAppliesEvents(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(2)
+		fixture.AddPods(f, 2)
 		r := reflectPods(t, f)
 		r.wantInSync(t, f)
 		f.AddPod("default", "new", "")
@@ -187,7 +188,7 @@ func TestWatchFollowsTheListAndAppliesEvents(t *testing.T) {
 
 func TestEndedWatchIsResumedWithoutARelist(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(1)
+		fixture.AddPods(f, 1)
 		r := reflectPods(t, f)
 		testkit.Pass(10 * time.Second)
 		last := fakekube.TextIn(fakekube.MetaOf(f.AddPod("default", "a", "")), "resourceVersion")
@@ -229,7 +230,7 @@ func TestWatchesAskForDifferentTimes(t *testing.T) {
 
 func TestBookmarkMovesTheResumePointAndNothingElse(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(1)
+		fixture.AddPods(f, 1)
 		r := reflectPods(t, f)
 		f.AddNode("n") // only a bookmark sends this version to the watch of pods
 		latest := strconv.Itoa(f.Latest())
@@ -273,7 +274,7 @@ func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddPods(3)
+				fixture.AddPods(f, 3)
 				if row.do != nil {
 					f.Inject(t, fakekube.Fault{On: watchOfPods, Do: row.do})
 				}
@@ -308,7 +309,7 @@ func TestRelistHasABackoffOfItsOwn(t *testing.T) {
 		r.net.Refuse()
 		f.EndWatches(true)
 		testkit.Pass(5 * time.Minute)
-		f.AddPods(1)
+		fixture.AddPods(f, 1)
 		f.Compact() // like a restart of the server
 		r.net.Restore()
 		before := len(podWatches(f))
@@ -408,7 +409,7 @@ func TestRefusedWatchBacksOffAndKeepsItsVersion(t *testing.T) {
 				r := reflectPods(t, f)
 				testkit.Pass(time.Minute)
 				testkit.WantNumber(t, "lists", len(podLists(f)), 1)
-				f.AddPods(1)
+				fixture.AddPods(f, 1)
 				synctest.Wait()
 				r.wantInSync(t, f)
 
@@ -433,7 +434,7 @@ func TestBackoffBeginsAgainOnceWatchesWork(t *testing.T) {
 				f.Script(t, "watch pods, 6 times: refuse "+refusal)
 				reflectPods(t, f)
 				testkit.Pass(2 * time.Minute) // the six backoffs
-				f.AddPods(1)
+				fixture.AddPods(f, 1)
 				testkit.Pass(backoffResetAfter)
 				f.Script(t, "watch pods: refuse "+refusal)
 				f.EndWatches(false)
@@ -605,13 +606,13 @@ func TestQuestionForTheNewestVersionHonoursRetryAfter(t *testing.T) {
 
 		asked := time.Now()
 		for time.Since(asked) < 19*time.Second {
-			f.AddPods(1) // A watch with an event is followed by the next one at once.
+			fixture.AddPods(f, 1) // A watch with an event is followed by the next one at once.
 			testkit.Pass(time.Second)
 			f.EndWatches(false)
 		}
 		testkit.WantNumber(t, "questions within 19 s", len(versionQuestions(f)), 1)
 		testkit.Pass(6 * time.Second) // Retry-After has jitter
-		f.AddPods(1)
+		fixture.AddPods(f, 1)
 		testkit.Pass(time.Second)
 		f.EndWatches(false)
 		testkit.Pass(time.Second)
@@ -629,7 +630,7 @@ func TestRefusedConnectionBacksOff(t *testing.T) {
 		testkit.Pass(10 * time.Minute)
 		testkit.WantBetween(t, "dials in ten minutes", r.net.Dialed()-before, 10, 25)
 		testkit.WantBetween(t, "warnings in ten minutes", strings.Count(r.log.String(), "level=WARN"), 0, 11)
-		f.AddPods(1)
+		fixture.AddPods(f, 1)
 		testkit.WantNumber(t, "watches during the outage", len(podWatches(f)), 1)
 		r.net.Restore()
 		testkit.Pass(time.Minute)
@@ -651,7 +652,7 @@ func TestThreeShortWatchesInARowLeadToARelist(t *testing.T) {
 			testkit.Pass(time.Minute)
 			testkit.WantNumber(t, fmt.Sprintf("lists after %d short watches", times), len(podLists(f)),
 				lists)
-			f.AddPods(1)
+			fixture.AddPods(f, 1)
 			synctest.Wait()
 			r.wantInSync(t, f)
 		})
@@ -660,7 +661,7 @@ func TestThreeShortWatchesInARowLeadToARelist(t *testing.T) {
 
 func TestWatchThatRepeatsAnEventIsNoHotLoop(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(1)
+		fixture.AddPods(f, 1)
 		known, _ := json.Marshal(podNamed(f, "web-0"))
 		f.Inject(t, fakekube.Fault{
 			On:    watchOfPods,
@@ -687,7 +688,7 @@ func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
 					testkit.Pass(time.Minute)
 					testkit.WantNumber(t, fmt.Sprintf("lists after %d garbled watches", garbled),
 						len(podLists(f)), lists)
-					f.AddPods(1)
+					fixture.AddPods(f, 1)
 					synctest.Wait()
 					r.wantInSync(t, f)
 				})
@@ -702,7 +703,7 @@ func TestGarbageOnBothSidesOfAUsefulWatchLeadsToNoRelist(t *testing.T) {
 		f.Inject(t, garbled)
 		r := reflectPods(t, f)
 		testkit.Pass(time.Minute)
-		f.AddPods(1)
+		fixture.AddPods(f, 1)
 		testkit.Pass(time.Minute)
 		f.Inject(t, garbled)
 		f.EndWatches(false)
@@ -764,7 +765,7 @@ func TestSilentWatchIsCutAndResumed(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Script(t, "watch pods: hang after 1 byte")
 		r := reflectPods(t, f)
-		f.AddPods(1)
+		fixture.AddPods(f, 1)
 		testkit.Pass(kube.Silence - time.Second)
 		testkit.WantNumber(t, "watches before the time limit", len(podWatches(f)), 1)
 		testkit.Pass(2 * time.Second)
@@ -780,7 +781,7 @@ func TestWatchFromTheFutureLeadsToARelist(t *testing.T) {
 		f.SetVersion(5000)
 		r := reflectPods(t, f)
 		f.SetVersion(300)
-		f.AddPods(1)
+		fixture.AddPods(f, 1)
 		f.EndWatches(true)
 		testkit.Pass(3*kube.Silence + time.Minute)
 		r.wantInSync(t, f)
@@ -855,7 +856,7 @@ func TestHalfOpenConnectionIsNoticed(t *testing.T) {
 					testkit.Pass(age)
 					silentSince := time.Now()
 					p.Net.GoSilent()
-					f.AddPods(1)
+					fixture.AddPods(f, 1)
 					testkit.Pass(protocol.limit)
 					suite.WantLabel(t, f, "cp", suite.TotalLabel, "1")
 					for _, resource := range []string{"pods", "nodes"} {
@@ -868,7 +869,7 @@ func TestHalfOpenConnectionIsNoticed(t *testing.T) {
 						lists := f.Requests(suite.IsList(resource))
 						testkit.WantNumber(t, "lists of "+resource, len(lists), 1)
 					}
-					f.SetLabel("cp", suite.TotalLabel, "7")
+					fixture.SetLabel(f, "cp", suite.TotalLabel, "7")
 					suite.WantPeace(t, f)
 				})
 			})
@@ -916,7 +917,7 @@ func TestIdleConnectionsThatAreCutCauseNoRelists(t *testing.T) {
 				f.EndWatches(true)
 			}
 			testkit.WantNumber(t, fmt.Sprintf("lists with a cut every %v", interval), len(podLists(f)), 1)
-			f.AddPods(1)
+			fixture.AddPods(f, 1)
 			synctest.Wait()
 			r.wantInSync(t, f)
 		})
@@ -988,7 +989,7 @@ func TestAuditFindsWhatTheServersCacheHasLost(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddPods(3)
+				fixture.AddPods(f, 3)
 				r := reflectPods(t, f)
 				f.Inject(t, fakekube.Fault{
 					On: fakekube.Requests{Verb: "list|watch", Resource: "pods"},
@@ -1025,7 +1026,7 @@ func versionOf(f *fakekube.Server, pod string) string {
 
 func TestAuditOfAChangingClusterFindsNothing(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(3)
+		fixture.AddPods(f, 3)
 		r := reflectPods(t, f)
 		f.Script(t, "list pods, 2 times: delay 20s") // the pods change meanwhile
 		const pause = 10 * time.Second
@@ -1091,7 +1092,7 @@ func TestAuditThatTheServerCannotAnswerIsAList(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddPods(3)
+				fixture.AddPods(f, 3)
 				r := reflectPods(t, f)
 				f.LoseEvents(1)
 				f.AddPod("default", "lost", "")
@@ -1114,7 +1115,7 @@ func TestAuditThatFailsDoesNotStopTheWatch(t *testing.T) {
 		r := reflectPods(t, f)
 		f.Script(t, `list pods, 3 times: reply 503 body "overloaded"`)
 		testkit.Pass(untilAudit)
-		f.AddPods(3)
+		fixture.AddPods(f, 3)
 		synctest.Wait()
 		r.wantInSync(t, f)
 		testkit.WantBetween(t, "lists: the first, and audits", len(podLists(f)), 2, 4)
@@ -1137,7 +1138,7 @@ func TestAuditThatAProxyCutsOffIsTriedAgain(t *testing.T) {
 
 func TestListReplacesTheThirdAuditIfTwoHaveFailed(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(3)
+		fixture.AddPods(f, 3)
 		r := reflectPods(t, f)
 		f.Inject(t, suite.StatusFault(fakekube.Requests{If: isAudit}, 2, 403, "Forbidden", nil))
 		f.LoseEvents(1)
@@ -1152,7 +1153,7 @@ func TestListReplacesTheThirdAuditIfTwoHaveFailed(t *testing.T) {
 
 func TestConfirmInterruptsAnAudit(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(3)
+		fixture.AddPods(f, 3)
 		r := reflectPods(t, f)
 		f.Script(t, "list pods: stall")
 		passUntilAudit(f)
@@ -1168,7 +1169,7 @@ func TestConfirmInterruptsAnAudit(t *testing.T) {
 
 func TestAuditThatIsCutOffChangesNothing(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(50)
+		fixture.AddPods(f, 50)
 		r := reflectPods(t, f)
 		f.Script(t, "list pods: cut after 5000 bytes")
 		testkit.Pass(untilAudit)
@@ -1181,7 +1182,7 @@ func TestAuditThatIsCutOffChangesNothing(t *testing.T) {
 
 func TestAuditComesInPagesIfListsDo(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(pageLimit + 500)
+		fixture.AddPods(f, pageLimit+500)
 		f.Script(t, "list pods, 2 times: cut after 5000 bytes")
 		r := reflectPods(t, f)
 		testkit.Pass(untilAudit + time.Minute)
@@ -1200,7 +1201,7 @@ func TestAuditNamesAtMostFiveObjects(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectPods(t, f)
 		f.Script(t, "list|watch pods: lie about 9 changes")
-		f.AddPods(9)
+		fixture.AddPods(f, 9)
 		testkit.Pass(untilAudit)
 		r.wantInSync(t, f)
 		r.wantAudits(t, 9, "drift 1")
@@ -1240,7 +1241,7 @@ func TestSameVersionInAnotherFormIsDriftOnlyForCoreKinds(t *testing.T) {
 
 func TestVersionsThatAreNoNumbersAreNotAudited(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(1)
+		fixture.AddPods(f, 1)
 		f.Inject(t, fakekube.Fault{On: listOfPods, Do: fakekube.Reply{
 			Body: `{"kind":"PodList","metadata":{"resourceVersion":"odd"},"items":[]}`,
 		}})
@@ -1286,7 +1287,7 @@ func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
 
 func TestListInPagesOnceWholeListsHaveFailed(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(pageLimit + 500)
+		fixture.AddPods(f, pageLimit+500)
 		f.Script(t, "list pods, 2 times: cut after 5000 bytes")
 		r := reflectPods(t, f)
 		testkit.Pass(time.Minute)
@@ -1303,7 +1304,7 @@ func TestListInPagesOnceWholeListsHaveFailed(t *testing.T) {
 
 func TestExpiredPageStartsTheListAgainOnce(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(pageLimit + 500)
+		fixture.AddPods(f, pageLimit+500)
 		f.Script(t, "list pods, 2 times: cut after 5000 bytes")
 		isLaterPage := func(request fakekube.Request) bool {
 			return suite.IsList("pods")(request) && request.Query.Has("continue")
@@ -1329,7 +1330,7 @@ func TestPageThatBreaksOffIsRequestedOnceMore(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddPods(pageLimit + 500)
+				fixture.AddPods(f, pageLimit+500)
 				f.Script(t, "list pods"+isPage+", "+row.cuts+": cut after 5000 bytes")
 				f.Script(t, "list pods, 2 times: cut after 5000 bytes")
 				r := reflectPods(t, f)
@@ -1357,7 +1358,7 @@ func TestOutageDoesNotLeadToPages(t *testing.T) {
 
 func TestFailedListIsThrownAwayWhole(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(500)
+		fixture.AddPods(f, 500)
 		r := reflectPods(t, f)
 		for i := range 500 {
 			f.LoseEvents(2)
@@ -1382,7 +1383,7 @@ func TestFailedListIsThrownAwayWhole(t *testing.T) {
 // A wrong selector makes the first list a bad request. Later ones may be refused because of the server.
 func TestListThatIsABadRequestIsTriedAgainIfOneHasWorked(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(1)
+		fixture.AddPods(f, 1)
 		r := reflectPods(t, f)
 		f.Script(t, `
 			watch pods: refuse 410
@@ -1390,7 +1391,7 @@ func TestListThatIsABadRequestIsTriedAgainIfOneHasWorked(t *testing.T) {
 		`)
 		f.EndWatches(false)
 		testkit.Pass(time.Minute)
-		f.AddPods(2)
+		fixture.AddPods(f, 2)
 		synctest.Wait()
 		r.wantInSync(t, f)
 		testkit.WantNumber(t, "lists", len(podLists(f)), 3)
@@ -1399,7 +1400,7 @@ func TestListThatIsABadRequestIsTriedAgainIfOneHasWorked(t *testing.T) {
 
 func TestSilentListIsCut(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(1000)
+		fixture.AddPods(f, 1000)
 		f.Script(t, "list pods: hang after 5000 bytes")
 		r := reflectPods(t, f)
 		testkit.Pass(kube.Silence + 10*time.Second)
@@ -1616,7 +1617,7 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", suite.ControlPlane, suite.TotalLabel+"=7")
-				f.AddPods(2)
+				fixture.AddPods(f, 2)
 				row.fault.On = listOfPods
 				f.Inject(t, row.fault)
 				p := podcount.Start(t, f)
@@ -2097,7 +2098,7 @@ func TestVersionThatContradictsLaterOnesLeadsToAList(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddPods(2)
+				fixture.AddPods(f, 2)
 				r := reflectPods(t, f)
 				f.SendFrame(fakekube.Frame{Resource: "pods", Type: "BOOKMARK", Object: bookmarkAt(tooNew).object})
 				synctest.Wait()
@@ -2128,7 +2129,7 @@ func setVersion(t *testing.T, f *fakekube.Server, version string) {
 // Until the watch reaches the version of the answer, the store ignores all other changes of the object.
 func TestAnswerWithAVersionThatTheWatchNeverReachesLeadsToAList(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(2)
+		fixture.AddPods(f, 2)
 		r := reflectPods(t, f)
 		for range 3 { // A proxy may end each watch before the time is over.
 			testkit.Pass(answerPatience * 3 / 5)
@@ -2155,7 +2156,7 @@ func TestAnswerWithAVersionThatTheWatchNeverReachesLeadsToAList(t *testing.T) {
 // While the list of an audit lasts, no watch is open that could reach the version of an answer.
 func TestAnswerDuringASlowAuditIsNotDoubted(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(2)
+		fixture.AddPods(f, 2)
 		r := reflectPods(t, f)
 		slow := f.Script(t, "list pods: delay 140s")[0]
 		for slow.Used() == 0 {
@@ -2185,7 +2186,7 @@ func listFalseVersion(t *testing.T, f *fakekube.Server) {
 // An audit leaves alone what is newer than its list. That must not protect a version that the server never had.
 func TestAuditCorrectsAnObjectWhoseVersionIsNewerThanTheServer(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(2)
+		fixture.AddPods(f, 2)
 		listFalseVersion(t, f)
 		r := reflectPods(t, f)
 		f.Put("pods", onNode(podNamed(f, "web-0"), "n1"))
@@ -2199,7 +2200,7 @@ func TestAuditCorrectsAnObjectWhoseVersionIsNewerThanTheServer(t *testing.T) {
 // The list of such an audit was complete, so its size is no reason for pages.
 func TestAuditThatCannotAskForTheNewestVersionFails(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddPods(2)
+		fixture.AddPods(f, 2)
 		listFalseVersion(t, f)
 		isQuestion := func(request fakekube.Request) bool { return request.Query.Get("limit") == "1" }
 		f.Inject(t, suite.StatusFault(fakekube.Requests{If: isQuestion}, 2, 503, "ServiceUnavailable", nil))
@@ -2224,7 +2225,7 @@ func TestWatchThatBringsOnlyWhiteSpaceIsSilent(t *testing.T) {
 		}
 		f.Inject(t, fakekube.Fault{On: watchOfPods, Do: fakekube.Handle(dribble)})
 		r := reflectPods(t, f)
-		f.AddPods(1)
+		fixture.AddPods(f, 1)
 		testkit.Pass(kube.Silence + time.Second)
 		r.wantInSync(t, f)
 		testkit.WantEqual(t, "the outcome", r.State().LastWatch.Outcome, "silent")
@@ -2266,7 +2267,7 @@ func TestEventIsAContact(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectPods(t, f)
 		testkit.Pass(30 * time.Second)
-		f.AddPods(1)
+		fixture.AddPods(f, 1)
 		synctest.Wait()
 		testkit.WantEqual(t, "the time since the last contact", time.Since(r.State().LastHeard), 0)
 	})
@@ -2300,7 +2301,7 @@ func liveADay(f *fakekube.Server, day int) {
 	f.AddNode(fmt.Sprint("w", day), suite.ControlPlane)
 	f.Remove("nodes", fakekube.Key{Name: "cp"})
 	f.AddNode("cp", suite.ControlPlane, suite.TotalLabel+"=7")
-	f.SetLabel("w1", suite.ControlPlane, []any{"", nil}[day%2])
+	fixture.SetLabel(f, "w1", suite.ControlPlane, []any{"", nil}[day%2])
 }
 
 // confirmResult is how a call of Confirm has ended.
@@ -2535,7 +2536,7 @@ func TestVersionMovesOnceItsEventIsApplied(t *testing.T) {
 		var versions []string // at each change of the store
 		r.Subscribe(func(Delta[*Pod]) { versions = append(versions, r.State().ResourceVersion) })
 		before := r.State().ResourceVersion
-		f.AddPods(1)
+		fixture.AddPods(f, 1)
 		synctest.Wait()
 		testkit.WantEqual(t, "the versions", versions, []string{before})
 	})

@@ -3,6 +3,7 @@ package fakekube
 import (
 	"fmt"
 	"regexp"
+	"slices"
 )
 
 // quotedText matches a quoted text in a CEL expression.
@@ -48,14 +49,47 @@ func (s *Server) isDeniedByPolicyLocked(r *request, o Object) bool {
 	return false
 }
 
-// admitLocked prepares an object for storage. Every write of a client passes through the defaults, the webhook of
-// Strip, validation and the policies, in this order. old is the replaced object, or nil. If the write is refused, it
+// mutation is a mutating webhook for a resource.
+type mutation struct {
+	resource string // qualified
+	change   func(Object)
+}
+
+// Mutate simulates a mutating webhook: change gets each object of a resource that a client writes, and may modify it,
+// before the server validates it. It is called with the fake locked and must not call it. Put and Edit bypass the
+// webhook. It remains until stop is called. Mutate panics if the fake does not serve the resource.
+func (s *Server) Mutate(resource string, change func(Object)) (stop func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, isServed := s.kindLocked(resource)
+	if !isServed {
+		panic("the fake has no " + resource + ", so nobody can write one")
+	}
+	m := &mutation{k.qualified(), change}
+	s.mutations = append(s.mutations, m)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.mutations = slices.DeleteFunc(s.mutations, func(other *mutation) bool { return other == m })
+	}
+}
+
+// mutatedLocked returns the object that the webhooks of Mutate make of one that a client writes.
+func (s *Server) mutatedLocked(k kind, o Object) Object {
+	for _, m := range s.mutations {
+		if m.resource == k.qualified() {
+			o = Clone(o)
+			m.change(o)
+		}
+	}
+	return o
+}
+
+// admitLocked prepares an object for storage. Every write of a client passes through the defaults, the webhooks of
+// Mutate, validation and the policies, in this order. old is the replaced object, or nil. If the write is refused, it
 // answers so and returns nil.
 func (s *Server) admitLocked(r *request, old, o Object) Object {
-	o = r.kind.prepareForWrite(old, o, r.isStatus)
-	if s.strippedLabel != "" && r.kind.qualified() == "nodes" {
-		delete(objectIn(o, "metadata", "labels"), s.strippedLabel)
-	}
+	o = s.mutatedLocked(r.kind, r.kind.prepareForWrite(old, o, r.isStatus))
 	causes := r.kind.validate(old, o, r.isStatus)
 	if len(causes) > 0 {
 		r.refuse(causes)

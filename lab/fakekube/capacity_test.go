@@ -81,7 +81,7 @@ func TestRequestThatWaitsTooLongIsRefused(t *testing.T) {
 func TestListKeepsItsSeatLongerForEachObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := New()
-		f.AddPods(3)
+		addPods(f, 3)
 		f.Limit(Capacity{Seats: 1, PerRequest: time.Second, PerObject: time.Minute})
 		if got := <-startRequest(t.Context(), f, "/api/v1/pods"); got.took != time.Second+3*time.Minute {
 			t.Errorf("the list took %v", got.took)

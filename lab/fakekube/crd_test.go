@@ -45,21 +45,6 @@ func TestRefusedCRDIsNotServed(t *testing.T) {
 	wantNumber(t, "kinds beyond the built-in ones", len(f.kindsLocked())-len(builtIn), 0)
 }
 
-func TestInstallCRDStoresADefinition(t *testing.T) {
-	f := New()
-	for _, crd := range []CRD{{}, {HasStatus: true}, {DropsStatus: true}, {HasStatus: true, DropsStatus: true}} {
-		f.InstallCRD(&crd)
-		if got := f.InstalledCRD(); got == nil || *got != crd {
-			t.Errorf("%+v is installed as %+v", crd, got)
-		}
-	}
-	wantAnswer(t, f, "GET "+crdPath+"/counts.demo.mark8s.io", "", 200, `"kind":"Count"`)
-	f.InstallCRD(nil)
-	if f.InstalledCRD() != nil || len(f.All(definitions)) != 0 {
-		t.Error("it is still installed")
-	}
-}
-
 func TestVersionsOfACustomResourceShareObjects(t *testing.T) {
 	f := New()
 	f.PutJSON(definitions, definition("a.io", "widgets", "Widget",

@@ -7,7 +7,7 @@
 //		fake.AddNode("worker")
 //		fake.Script(t, "patch nodes, 2 times: refuse 503")
 //		startController(t, fake.ServeFor(t)) // the code under test gets a URL
-//		fake.Await(t, "the label", func() bool { return fake.Label("worker", "checked") == "yes" })
+//		fake.Await(t, "the label", func() bool { return isChecked(fake, "worker") })
 //	}
 //
 // # Serving
@@ -19,9 +19,9 @@
 //
 // # What a test can do
 //
-// A test can change the cluster (Put, AddNode, AddPod, SetLabel, Remove), end or disturb watches (EndWatches, Compact,
+// A test can change the cluster (Put, AddNode, AddPod, Edit, Remove), end or disturb watches (EndWatches, Compact,
 // LoseEvents, Lag, SendFrame), and cut off a client (CutOff). It can inspect the requests (Requests) and their results
-// (Get, All, Label, Changes). A Spy observes each request, answer and change.
+// (Get, All, Changes). A Spy observes each request, answer and change.
 //
 // A Fault selects requests, says how many of them are affected, and what happens to them. Inject takes it as a Go
 // value, Script as a line such as "patch nodes worker-1, skip 2, 3 times: delay 2s, refuse 503". The test fails if
@@ -43,9 +43,6 @@
 //
 // Creating a CustomResourceDefinition, by a request or by Put, adds a resource. If two groups have the same plural,
 // methods such as Put and Get need the group as well: "widgets.example.com".
-//
-// The package was written for the controller podcount: InstallCRD, AddCount and CountStatus are for podcount's custom
-// resource, Counts in the group demo.mark8s.io.
 //
 // # Users
 //

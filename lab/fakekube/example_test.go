@@ -42,7 +42,8 @@ func ExampleServer() {
 	}
 
 	fmt.Println(answer.StatusCode, node.Kind)
-	fmt.Println("checked:", fake.Label("worker", "checked"))
+	stored := fake.Get("nodes", fakekube.Key{Name: "worker"})
+	fmt.Println("checked:", fakekube.TextIn(stored, "metadata", "labels", "checked"))
 	for _, write := range fake.Requests(fakekube.IsWrite) {
 		fmt.Println(write.Verb, write.Resource, write.Name)
 	}

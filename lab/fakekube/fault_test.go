@@ -194,7 +194,7 @@ func TestEffects(t *testing.T) {
 			if code != want.code || !strings.HasPrefix(body, want.body) {
 				t.Errorf("%d %q, want %d %q", code, body, want.code, want.body)
 			}
-			hasActed := f.Label("n", "a") == "b"
+			hasActed := labelOf(f, "n", "a") == "b"
 			acts := effect == "drop answer" || effect == "reset after acting" || effect == "truncate" ||
 				strings.HasPrefix(effect, "cut")
 			if hasActed != acts {

@@ -17,7 +17,7 @@ func FuzzSelectors(f *testing.F) {
 		f.Add(seed, seed)
 	}
 	fake := New()
-	fake.AddPods(2)
+	addPods(fake, 2)
 	f.Fuzz(func(t *testing.T, label, field string) {
 		query := url.Values{"labelSelector": {label}, "fieldSelector": {field}}
 		w := httptest.NewRecorder()
@@ -45,7 +45,7 @@ func mediaOf(method, body string) string {
 func FuzzWrites(f *testing.F) {
 	f.Add("PATCH", "/api/v1/nodes/n", `{"metadata":{"labels":{"a":null}}}`)
 	f.Add("PATCH", "/api/v1/nodes/n", `{"metadata":null}`)
-	f.Add("PATCH", "/apis/demo.mark8s.io/v1/namespaces/default/counts/c", `{"metadata":{"generation":"x"},"status":1}`)
+	f.Add("PATCH", "/apis/example.com/v1/namespaces/default/widgets/c", `{"metadata":{"generation":"x"},"status":1}`)
 	f.Add("PUT", "/apis/coordination.k8s.io/v1/namespaces/default/leases/l", `{"metadata":{"name":"l"},"spec":[]}`)
 	f.Add("POST", "/api/v1/namespaces/default/pods", `{"metadata":{"name":"p"},"spec":{"containers":[1]}}`)
 	f.Add("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
@@ -72,9 +72,9 @@ func FuzzWrites(f *testing.F) {
 		target.RawQuery = query.Encode()
 		fake := New()
 		fake.AddNode("n")
-		fake.AddPods(1)
-		fake.InstallCRD(&CRD{HasStatus: len(body)%2 == 0})
-		fake.AddCount("c", `{}`)
+		addPods(fake, 1)
+		defineWidgets(fake, crd{hasStatus: len(body)%2 == 0})
+		fake.PutJSON("widgets", `{"metadata":{"namespace":"default","name":"c"},"spec":{}}`)
 		for range 2 {
 			r := &http.Request{
 				Method: method,
@@ -115,7 +115,7 @@ func FuzzReads(f *testing.F) {
 		}
 		fake := New()
 		fake.AddNode("n")
-		fake.AddPods(3)
+		addPods(fake, 3)
 		target := &url.URL{Path: "/api/v1/" + resource, RawQuery: values.Encode()}
 		r := &http.Request{Method: "GET", URL: target, Header: http.Header{"Accept": {accept}}, Body: http.NoBody}
 		w := serve(fake, r)

@@ -24,7 +24,7 @@ func wantText(t *testing.T, text, want string) {
 
 func wantLabel(t *testing.T, f *Server, node, label, want string) {
 	t.Helper()
-	if got := f.Label(node, label); got != want {
+	if got := labelOf(f, node, label); got != want {
 		t.Errorf("node %s has %s=%s, want %s", node, label, got, want)
 	}
 }
@@ -106,4 +106,65 @@ func serve(f *Server, r *http.Request) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	f.ServeHTTP(w, r)
 	return w
+}
+
+// crd is what a test wants of a custom resource.
+type crd struct {
+	hasStatus   bool // the status is a subresource
+	dropsStatus bool // the schema lacks the status
+}
+
+// definition returns the CustomResourceDefinition of a namespaced kind in version v1.
+func (c crd) definition(group, plural, kind string) Object {
+	anything := Object{"x-kubernetes-preserve-unknown-fields": true}
+	properties := Object{"spec": anything}
+	if !c.dropsStatus {
+		properties["status"] = anything
+	}
+	version := Object{
+		"name":    "v1",
+		"served":  true,
+		"storage": true,
+		"schema":  Object{"openAPIV3Schema": Object{"type": "object", "properties": properties}},
+	}
+	if c.hasStatus {
+		version["subresources"] = Object{"status": Object{}}
+	}
+	return Object{
+		"metadata": Object{"name": plural + "." + group},
+		"spec": Object{
+			"group":    group,
+			"scope":    "Namespaced",
+			"names":    Object{"plural": plural, "kind": kind},
+			"versions": []any{version},
+		},
+	}
+}
+
+// defineWidgets makes the fake serve the custom resource widgets of example.com.
+func defineWidgets(f *Server, c crd) {
+	f.Put(definitions, c.definition("example.com", "widgets", "Widget"))
+}
+
+// addPods puts n pods, without a node, in the namespace default.
+func addPods(f *Server, n int) {
+	for i := range n {
+		f.AddPod("default", fmt.Sprintf("web-%d", i), "")
+	}
+}
+
+// labelOf returns a node's label, or "-" if the node or the label does not exist.
+func labelOf(f *Server, node, label string) string {
+	labels := objectIn(f.Get("nodes", Key{Name: node}), "metadata", "labels")
+	if v, isSet := labels[label].(string); isSet {
+		return v
+	}
+	return "-"
+}
+
+// setLabel sets a label of a node, or removes it if v is nil.
+func setLabel(f *Server, node, label string, v any) {
+	f.Edit("nodes", Key{Name: node}, func(o Object) {
+		mergePatch(o, Object{"metadata": Object{"labels": Object{label: v}}})
+	})
 }

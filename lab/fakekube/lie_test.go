@@ -34,7 +34,7 @@ func TestLieLeavesExactVersionsCorrect(t *testing.T) {
 
 func lieOfTheCache(t *testing.T) {
 	f := New()
-	f.AddPods(2)
+	addPods(f, 2)
 	lie := f.Script(t, "* pods: lie about 3 changes")[0]
 	f.AddNode("not-a-pod")
 	f.Remove("pods", Key{"default", "web-0"}) // two changes
@@ -67,7 +67,7 @@ func lieOfTheCache(t *testing.T) {
 func TestLieAffectsOnlySelectedClients(t *testing.T) {
 	f := New()
 	lie := f.Script(t, "list pods web-1 in default at a:1: lie about 1 change")[0]
-	f.AddPods(3)
+	addPods(f, 3)
 	wantAnswer(t, f, "GET http://b:1/api/v1/pods", "", 200, "web-1")
 	wantNumber(t, "lies to another server's clients", lie.Used(), 0)
 	_, answer := ask(t, f, "GET", "http://a:1/api/v1/pods", "")
@@ -83,7 +83,7 @@ func TestRunningWatchMissesALostChange(t *testing.T) {
 		answer, _ := startWatch(t, f, "&timeoutSeconds=10&resourceVersion=202")
 		synctest.Wait()
 		f.Script(t, "watch pods: lie about 1 change")
-		f.AddPods(2)
+		addPods(f, 2)
 		<-time.After(time.Minute)
 		synctest.Wait()
 		if got := podsIn(answer.Body.String()); got != "web-1" {
@@ -128,7 +128,7 @@ func TestLieAboutNothingFailsTheTest(t *testing.T) {
 		f := New()
 		v := &fakeTB{TB: t}
 		f.Script(v, "* pods: lie about 1 change")
-		f.AddPods(pods)
+		addPods(f, pods)
 		v.finish()
 		want := []string{
 			"had nothing to lie about: changes that were still to happen: 1",
@@ -140,7 +140,7 @@ func TestLieAboutNothingFailsTheTest(t *testing.T) {
 
 func TestCutCountsCompressedBytes(t *testing.T) {
 	f := New()
-	f.AddPods(2000)
+	addPods(f, 2000)
 	n := &spyLog{}
 	f.Spy = n
 	for bytes, isCut := range map[string]bool{"1000": true, "300000": false} {

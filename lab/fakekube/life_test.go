@@ -9,8 +9,8 @@ func TestHelpersActLikeClients(t *testing.T) {
 	f := New()
 	f.AddNode("n", "a=1", "b")
 	next := f.NextChange()
-	f.SetLabel("n", "a", nil)
-	f.SetLabel("n", "b", "2")
+	setLabel(f, "n", "a", nil)
+	setLabel(f, "n", "b", "2")
 	wantLabel(t, f, "n", "a", "-")
 	wantLabel(t, f, "n", "b", "2")
 	wantLabel(t, f, "nowhere", "b", "-")
@@ -19,18 +19,8 @@ func TestHelpersActLikeClients(t *testing.T) {
 	default:
 		t.Error("the change was not signaled")
 	}
-	f.AddPodWithLabels("p", Object{"app": "x"})
-	wantNumber(t, "pods", len(f.Selected("pods", "default", "app=x", "")), 1)
-}
-
-func TestAddCountKeepsTheStatus(t *testing.T) {
-	f := New()
-	f.InstallCRD(&CRD{HasStatus: true})
-	f.PutJSON("counts", `{"metadata":{"namespace":"default","name":"c"},"spec":{},"status":{"healthy":true,"count":3}}`)
-	o := f.AddCount("c", `{"count":4}`)
-	if got := f.CountStatus("c"); got != "true 3 <nil>" || MetaOf(o)["generation"] != 2.0 {
-		t.Errorf("status %s, generation %v", got, MetaOf(o)["generation"])
-	}
+	f.AddPod("default", "p", "", "app=x", "y")
+	wantNumber(t, "pods", len(f.Selected("pods", "default", "app=x,y=", "")), 1)
 }
 
 func TestPodWatchInProtobuf(t *testing.T) {

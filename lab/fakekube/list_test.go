@@ -55,7 +55,7 @@ func TestListAtACompactedVersionIsGone(t *testing.T) {
 
 func TestPagesShareOneVersion(t *testing.T) {
 	f := New()
-	f.AddPods(5)
+	addPods(f, 5)
 	var names []string
 	token := ""
 	for page := 0; ; page++ {

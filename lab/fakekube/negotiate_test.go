@@ -30,8 +30,8 @@ func TestPeopleGetIndentedJSON(t *testing.T) {
 
 func TestProtobufSupport(t *testing.T) {
 	f := New()
-	f.InstallCRD(&CRD{})
-	f.AddCount("c", "{}")
+	defineWidgets(f, crd{})
+	f.PutJSON("widgets", `{"metadata":{"namespace":"default","name":"w"},"spec":{}}`)
 	f.AddPod("default", "p", "")
 	const protobufFirst = "application/vnd.kubernetes.protobuf,application/json"
 	const metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1," +
@@ -41,9 +41,9 @@ func TestProtobufSupport(t *testing.T) {
 		{"/api/v1/namespaces/default/pods/p", protobufFirst, mediaProtobuf},
 		{"/api/v1/namespaces", protobufFirst, mediaProtobuf},
 		{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", protobufFirst, mediaJSON},
-		{"/apis/demo.mark8s.io/v1/counts", protobufFirst, mediaJSON},
+		{"/apis/example.com/v1/widgets", protobufFirst, mediaJSON},
 		{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", metadata, mediaProtobuf},
-		{"/apis/demo.mark8s.io/v1/counts", metadata, mediaProtobuf},
+		{"/apis/example.com/v1/widgets", metadata, mediaProtobuf},
 	} {
 		r := httptest.NewRequest("GET", c.path, nil)
 		r.Header.Set("Accept", c.accept)
@@ -55,7 +55,7 @@ func TestProtobufSupport(t *testing.T) {
 
 func TestProtobufListEqualsConvertedJSON(t *testing.T) {
 	f := New()
-	f.AddPods(3)
+	addPods(f, 3)
 	for _, accept := range []string{mediaProtobuf, mediaProtobuf + ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"} {
 		for _, query := range []string{"", "?limit=2"} {
 			r := httptest.NewRequest("GET", "/api/v1/pods"+query, nil)
@@ -72,7 +72,7 @@ func TestProtobufListEqualsConvertedJSON(t *testing.T) {
 
 func TestLargeAnswersAreCompressedOnRequest(t *testing.T) {
 	f := New()
-	f.AddPods(1000)
+	addPods(f, 1000)
 	for _, c := range []struct {
 		path, accepts string
 		isCompressed  bool

@@ -20,10 +20,14 @@ func MetaOf(o Object) Object {
 	return m
 }
 
-// TextIn returns the text at a key, or "" if there is no text.
-func TextIn(o Object, key string) string {
-	s, _ := o[key].(string)
-	return s
+// TextIn returns the text at a path of keys, such as "metadata", "labels", "app". It returns "" if there is no text.
+func TextIn(o Object, path ...string) string {
+	if len(path) == 0 {
+		return ""
+	}
+	last := len(path) - 1
+	text, _ := objectIn(o, path[:last]...)[path[last]].(string)
+	return text
 }
 
 // objectIn returns the object at a path of keys, or nil if there is none.

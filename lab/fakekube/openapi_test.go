@@ -23,7 +23,7 @@ func document(t *testing.T, f *Server, groupVersion string) Object {
 
 func TestSchemaReferencesResolve(t *testing.T) {
 	f := New()
-	f.InstallCRD(&CRD{HasStatus: true})
+	defineWidgets(f, crd{hasStatus: true})
 	reference := regexp.MustCompile(`"#/components/schemas/([^"]*)"`)
 	for _, g := range f.groups() {
 		for _, v := range g.versions {

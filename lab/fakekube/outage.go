@@ -59,16 +59,8 @@ type lag struct {
 	caughtUp chan struct{}
 }
 
-// Strip simulates a mutating webhook that removes a label from each node that a client writes. "" turns it off. Put
-// and SetLabel bypass it.
-func (s *Server) Strip(label string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.strippedLabel = label
-}
-
 // Heal cancels everything pending from Inject, Script, SendFrame, LoseEvents and Lag. Lagging watches catch up. A watch
-// that a fault would truncate with a later event is not truncated. Forbid, CutOff and Strip stay in effect.
+// that a fault would truncate with a later event is not truncated. Forbid, CutOff and Mutate stay in effect.
 func (s *Server) Heal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

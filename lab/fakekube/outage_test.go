@@ -81,7 +81,7 @@ func TestCutOffHostBreaksAndRecovers(t *testing.T) {
 func TestLaggingServerIsSilentUntilItCatchesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := New()
-		f.AddPods(2)
+		addPods(f, 2)
 		first := f.Lag(Requests{}, 1)
 		second := f.Lag(Requests{}, 1)
 		answer, ended := startWatch(t, f, "&resourceVersion=202")
@@ -146,10 +146,10 @@ func TestHealDoesNotMendTruncatedWatches(t *testing.T) {
 		f := New()
 		f.InjectUnchecked(Fault{Do: Hang{After: 1}})
 		answer, _ := startWatch(t, f, "&resourceVersion=202")
-		f.AddPods(1)
+		addPods(f, 1)
 		synctest.Wait()
 		f.Heal()
-		f.AddPods(1)
+		addPods(f, 1)
 		synctest.Wait()
 		wantNumber(t, "bytes", answer.Body.Len(), 1)
 	})
@@ -158,7 +158,7 @@ func TestHealDoesNotMendTruncatedWatches(t *testing.T) {
 func TestFrameFollowsPendingChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := New()
-		f.AddPods(1)
+		addPods(f, 1)
 		f.SendFrame(Frame{Resource: "pods", Type: "MODIFIED"})
 		f.SendFrame(Frame{Resource: "nodes", Raw: "of another watch"})
 		f.SendFrame(Frame{Resource: "pods", Type: "ERROR", Object: Status(500, "InternalError", "no", nil)})
@@ -187,7 +187,7 @@ func TestWatchWithoutAVersionBeginsWithExistingObjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := New()
 		n := &spyLog{}
-		f.AddPods(1)
+		addPods(f, 1)
 		f.Spy = n
 		answer, _ := startWatch(t, f, "&timeoutSeconds=1")
 		synctest.Wait()
@@ -203,15 +203,15 @@ func TestWatchWithoutAVersionBeginsWithExistingObjects(t *testing.T) {
 
 func TestRestoredSnapshotReassignsVersions(t *testing.T) {
 	f := New()
-	f.AddPods(1)
+	addPods(f, 1)
 	version := f.Latest()
 	restore := f.Snapshot()
-	f.AddPods(3)
-	f.InstallCRD(&CRD{})
+	addPods(f, 3)
+	defineWidgets(f, crd{})
 	restore()
-	if f.InstalledCRD() != nil || len(f.All("pods")) != 1 || f.Latest() != version || len(f.Changes()) != 0 {
+	if len(f.All(definitions)) != 0 || len(f.All("pods")) != 1 || f.Latest() != version || len(f.Changes()) != 0 {
 		t.Errorf("%v, %d pods, version %d, %d changes",
-			f.InstalledCRD(), len(f.All("pods")), f.Latest(), len(f.Changes()))
+			f.All(definitions), len(f.All("pods")), f.Latest(), len(f.Changes()))
 	}
 	before := strconv.Itoa(version - 1)
 	_, answer := ask(t, f, "GET", "/api/v1/pods?watch=true&timeoutSeconds=1&resourceVersion="+before, "")
@@ -220,7 +220,7 @@ func TestRestoredSnapshotReassignsVersions(t *testing.T) {
 
 func TestCheckpointRestoresHistoryAndObjects(t *testing.T) {
 	f := New()
-	f.AddPods(1)
+	addPods(f, 1)
 	turnBack := f.Checkpoint()
 	f.Remove("pods", Key{"default", "web-0"})
 	turnBack()

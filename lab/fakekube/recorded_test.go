@@ -144,8 +144,8 @@ var beforeTranscript = map[string]func(*Server){
 		f.PutJSON("validatingadmissionpolicies", recordedPolicy)
 		f.PutJSON("validatingadmissionpolicybindings", recordedPolicyBinding)
 	},
-	"discovery-group":        func(f *Server) { f.InstallCRD(&CRD{}) },
-	"discovery-group-status": func(f *Server) { f.InstallCRD(&CRD{HasStatus: true}) },
+	"discovery-group":        func(f *Server) { defineCounts(f, crd{}) },
+	"discovery-group-status": func(f *Server) { defineCounts(f, crd{hasStatus: true}) },
 	"unauthorized":           func(f *Server) { f.Allow("x") },
 	"forbidden-list":         func(f *Server) { f.Forbid("list pods", true) },
 	"forbidden-patch":        func(f *Server) { f.Forbid("patch nodes", true) },
@@ -160,12 +160,12 @@ var beforeTranscript = map[string]func(*Server){
 	"lease-put-exists-without-rv": func(f *Server) {
 		f.PutJSON("leases", strings.ReplaceAll(recordedLease, "podcount", "podcount-put"))
 	},
-	"count-no-subresource-patch":        addCountOf(CRD{}),
-	"count-no-subresource-patch-status": addCountOf(CRD{}),
-	"count-prune-patch":                 addCountOf(CRD{DropsStatus: true}),
-	"count-prune-patch-status":          addCountOf(CRD{DropsStatus: true}),
-	"count-subresource-patch":           addCountOf(CRD{HasStatus: true}),
-	"count-subresource-patch-status":    addCountOf(CRD{HasStatus: true}),
+	"count-no-subresource-patch":        addCountOf(crd{}),
+	"count-no-subresource-patch-status": addCountOf(crd{}),
+	"count-prune-patch":                 addCountOf(crd{dropsStatus: true}),
+	"count-prune-patch-status":          addCountOf(crd{dropsStatus: true}),
+	"count-subresource-patch":           addCountOf(crd{hasStatus: true}),
+	"count-subresource-patch-status":    addCountOf(crd{hasStatus: true}),
 }
 
 // compactAll compacts all versions of the recording.
@@ -175,11 +175,17 @@ func compactAll(f *Server) {
 }
 
 // addCountOf adds a Count after the definition of its kind.
-func addCountOf(crd CRD) func(*Server) {
+func addCountOf(c crd) func(*Server) {
 	return func(f *Server) {
-		f.InstallCRD(&crd)
-		f.AddCount("test-count", `{"name":"nginx","count":3}`)
+		defineCounts(f, c)
+		f.PutJSON("counts",
+			`{"metadata":{"namespace":"default","name":"test-count"},"spec":{"name":"nginx","count":3}}`)
 	}
+}
+
+// defineCounts makes the fake serve the custom resource of the recordings.
+func defineCounts(f *Server, c crd) {
+	f.Put(definitions, c.definition("demo.mark8s.io", "counts", "Count"))
 }
 
 // tokenOfFirstPage returns the continue token of the first page of the pods.

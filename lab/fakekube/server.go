@@ -65,10 +65,10 @@ type Server struct {
 	pendingFrames []*Frame      // frames of SendFrame that no watch has sent yet
 	healed        chan struct{} // closed and replaced by Heal
 
-	load          *Load // applies to requests that arrive now; nil if the server has no limit
-	injections    []*Injection
-	isCutOff      map[string]bool // by host: requests to it are broken off
-	strippedLabel string          // a mutating webhook removes it from each node that is written; "" for none
+	load       *Load // applies to requests that arrive now; nil if the server has no limit
+	injections []*Injection
+	isCutOff   map[string]bool // by host: requests to it are broken off
+	mutations  []*mutation     // of Mutate, the oldest first
 }
 
 // New returns a fake that contains only the namespaces default and kube-system, and lets everyone do everything. The

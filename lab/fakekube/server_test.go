@@ -160,7 +160,7 @@ func TestSpySeesRequestsAnswersAndChanges(t *testing.T) {
 		f := New()
 		n := &spyLog{}
 		f.Spy = n
-		f.AddPods(2)
+		addPods(f, 2)
 		f.LoseEvents(1)
 		f.AddNode("n")
 		client := &http.Client{Transport: &http.Transport{DialContext: f.ServeIn(t).Dial}}

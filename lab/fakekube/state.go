@@ -58,6 +58,25 @@ func (s *Server) PutJSON(resource, text string) {
 	s.Put(resource, parsed(text).(Object))
 }
 
+// Edit changes an object, like a patch of another client. change gets a copy of it, and may change anything but its
+// name and namespace; it is called with the fake locked and must not call it. What Put says of an object holds for the
+// result, which Edit returns as stored. Edit panics if there is no such object.
+func (s *Server) Edit(resource string, key Key, change func(Object)) Object {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, _ := s.kindLocked(resource)
+	old := s.objects[k.qualified()][key]
+	if old == nil {
+		panic(fmt.Sprintf("the fake has no %s %s to edit", resource, key))
+	}
+	o := Clone(old)
+	change(o)
+	if k.isDefinition() {
+		o = s.establishedLocked(o)
+	}
+	return s.putLocked(resource, o)
+}
+
 func (s *Server) putLocked(resource string, o Object) Object {
 	k, isServed := s.kindLocked(resource)
 	if !isServed {

@@ -25,7 +25,7 @@ func wantNumber(t *testing.T, what string, got, want int) {
 
 func TestAllWritesPassWebhookAndPolicies(t *testing.T) {
 	f := New()
-	f.Strip("a")
+	stop := f.Mutate("nodes", func(o Object) { delete(objectIn(o, "metadata", "labels"), "a") })
 	node := `{"metadata":{"name":"n","labels":{"a":"1","b":"2"}}}`
 	wantAnswer(t, f, "POST /api/v1/nodes", node, 201, "")
 	wantLabel(t, f, "n", "a", "-")
@@ -45,47 +45,51 @@ func TestAllWritesPassWebhookAndPolicies(t *testing.T) {
 	wantAnswer(t, f, "PATCH /api/v1/nodes/n", node, 422, "not b")
 	f.Remove("nodes", Key{"", "n"})
 	wantAnswer(t, f, "POST /api/v1/nodes", node, 422, "not b")
+
+	stop()
+	wantAnswer(t, f, "POST /api/v1/nodes", `{"metadata":{"name":"n","labels":{"a":"1"}}}`, 201, "")
+	wantLabel(t, f, "n", "a", "1")
 }
 
 func TestStatusSubresourceSeparatesWrites(t *testing.T) {
-	const counts = "/apis/demo.mark8s.io/v1/namespaces/default/counts"
-	count := func(f *Server, spec, status string) string {
-		version := TextIn(MetaOf(f.Get("counts", Key{"default", "c"})), "resourceVersion")
-		return `{"apiVersion":"demo.mark8s.io/v1","kind":"Count",` +
-			`"metadata":{"name":"c","resourceVersion":"` + version + `"},` +
-			`"spec":{"count":` + spec + `},"status":{"count":` + status + `}}`
+	const widgets = "/apis/example.com/v1/namespaces/default/widgets"
+	widget := func(f *Server, spec, status string) string {
+		version := TextIn(MetaOf(f.Get("widgets", Key{"default", "w"})), "resourceVersion")
+		return `{"apiVersion":"example.com/v1","kind":"Widget",` +
+			`"metadata":{"name":"w","resourceVersion":"` + version + `"},` +
+			`"spec":{"size":` + spec + `},"status":{"size":` + status + `}}`
 	}
-	numbers := func(f *Server) string {
-		o := f.Get("counts", Key{"default", "c"})
+	sizes := func(f *Server) string {
+		o := f.Get("widgets", Key{"default", "w"})
 		spec, _ := o["spec"].(Object)
 		status, _ := o["status"].(Object)
-		return TextIn(spec, "count") + " " + TextIn(status, "count")
+		return TextIn(spec, "size") + " " + TextIn(status, "size")
 	}
 	for _, c := range []struct {
-		crd                          CRD
+		crd                          crd
 		created, updated, statusIsIn string
 		statusCode                   int
 	}{
-		{CRD{HasStatus: true}, "1 ", "3 ", "3 6", 200},
-		{CRD{}, "1 2", "3 4", "3 4", 404},
-		{CRD{DropsStatus: true}, "1 ", "3 ", "3 ", 404},
+		{crd{hasStatus: true}, "1 ", "3 ", "3 6", 200},
+		{crd{}, "1 2", "3 4", "3 4", 404},
+		{crd{dropsStatus: true}, "1 ", "3 ", "3 ", 404},
 	} {
 		f := New()
-		f.InstallCRD(&c.crd)
-		wantAnswer(t, f, "POST "+counts, count(f, `"1"`, `"2"`), 201, "")
-		if got := numbers(f); got != c.created {
+		defineWidgets(f, c.crd)
+		wantAnswer(t, f, "POST "+widgets, widget(f, `"1"`, `"2"`), 201, "")
+		if got := sizes(f); got != c.created {
 			t.Errorf("%+v: POST made %q, want %q", c.crd, got, c.created)
 		}
-		wantAnswer(t, f, "PUT "+counts+"/c", count(f, `"3"`, `"4"`), 200, "")
-		if got := numbers(f); got != c.updated {
+		wantAnswer(t, f, "PUT "+widgets+"/w", widget(f, `"3"`, `"4"`), 200, "")
+		if got := sizes(f); got != c.updated {
 			t.Errorf("%+v: PUT made %q, want %q", c.crd, got, c.updated)
 		}
-		wantAnswer(t, f, "PUT "+counts+"/c/status", count(f, `"5"`, `"6"`), c.statusCode, "")
-		if got := numbers(f); got != c.statusIsIn {
+		wantAnswer(t, f, "PUT "+widgets+"/w/status", widget(f, `"5"`, `"6"`), c.statusCode, "")
+		if got := sizes(f); got != c.statusIsIn {
 			t.Errorf("%+v: PUT of the status made %q, want %q", c.crd, got, c.statusIsIn)
 		}
-		wantAnswer(t, f, "GET "+counts+"/c/status", "", c.statusCode, "")
-		wantAnswer(t, f, "DELETE "+counts+"/c", "", 200, "")
+		wantAnswer(t, f, "GET "+widgets+"/w/status", "", c.statusCode, "")
+		wantAnswer(t, f, "DELETE "+widgets+"/w", "", 200, "")
 	}
 }
 
@@ -117,8 +121,10 @@ func TestPodWithoutASpecCanBeBound(t *testing.T) {
 }
 
 func TestPanicsNameTheMistake(t *testing.T) {
-	wantPanic(t, "no counts.demo.mark8s.io: a CustomResourceDefinition comes first",
-		func() { New().AddCount("c", `{}`) })
+	wantPanic(t, "no widgets.example.com: a CustomResourceDefinition comes first",
+		func() { New().Put("widgets.example.com", Object{}) })
 	wantPanic(t, "has no things", func() { New().Put("things", Object{}) })
+	wantPanic(t, "no nodes a to edit", func() { New().Edit("nodes", Key{Name: "a"}, func(Object) {}) })
+	wantPanic(t, "no things, so nobody can write one", func() { New().Mutate("things", func(Object) {}) })
 	wantPanic(t, "pods needs metadata", func() { New().Put("pods", Object{}) })
 }

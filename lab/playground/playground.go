@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 )
 
 // playground is the cluster, the processes of podcount, and the buttons that disturb them. The goroutine of live owns
@@ -127,7 +128,7 @@ func (p *playground) use(do func(c *cluster)) error {
 
 // label returns podcount's label on the control-plane node. It is "-" if there is none.
 func (p *playground) label() string {
-	return p.cluster.fake.Label(controlPlaneNode, p.totalLabel())
+	return fixture.Label(p.cluster.fake, controlPlaneNode, p.totalLabel())
 }
 
 // totalLabel returns the key of the label with the number of all pods.

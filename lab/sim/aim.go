@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 )
 
 // Some states last only for a moment, and some are rare. By the dice alone, hardly any fault would ever strike in them.
@@ -283,7 +284,7 @@ var leadInto = map[state]func(s *sim, slot int, resource string){
 // waitForIt does nothing, because the state comes by itself.
 func waitForIt(*sim, int, string) {}
 
-func removeCRD(s *sim, _ int, _ string) { s.fake.InstallCRD(nil) }
+func removeCRD(s *sim, _ int, _ string) { fixture.InstallCRD(s.fake, nil) }
 
 func restart(s *sim, slot int, _ string) { s.stopProcess(slot, restartDelay) }
 

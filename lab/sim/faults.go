@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 )
 
 // faultSteps returns all faults. Each seed uses some of them.
@@ -330,12 +331,12 @@ func (s *sim) leaseDeleted() string {
 // crdComesChangesOrGoes removes the CRD of Counts with all Counts, or installs it, or changes whether it has a status
 // subresource, as when a chart is removed, installed or upgraded.
 func (s *sim) crdComesChangesOrGoes() string {
-	if s.fake.InstalledCRD() != nil && s.flipCoin() {
-		s.fake.InstallCRD(nil)
+	if fixture.InstalledCRD(s.fake) != nil && s.flipCoin() {
+		fixture.InstallCRD(s.fake, nil)
 		return "THE CRD IS GONE"
 	}
 	hasStatus := s.dice.IntN(4) > 0
-	s.fake.InstallCRD(&fakekube.CRD{HasStatus: hasStatus})
+	fixture.InstallCRD(s.fake, &fixture.CRD{HasStatus: hasStatus})
 	return fmt.Sprint("THE CRD IS THERE, with a subresource: ", hasStatus)
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -192,8 +193,8 @@ func TestHistorySaysWhichLabelsHaveChanged(t *testing.T) {
 	o.Recording = recordingTo(&kept)
 	s := emptySim(t, o)
 	s.fake.AddNode("n1", "role=worker")
-	s.fake.SetLabel("n1", "role", nil)
-	s.fake.SetLabel("n1", "pods", "7")
+	fixture.SetLabel(s.fake, "n1", "role", nil)
+	fixture.SetLabel(s.fake, "n1", "pods", "7")
 	s.fake.LoseEvents(1)
 	s.fake.Remove("nodes", key{Name: "n1"})
 	var changes []string

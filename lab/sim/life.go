@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 )
 
 // lifeSteps are the steps that also happen in a healthy cluster.
@@ -96,14 +97,14 @@ func (s *sim) labelIsOverwritten() string {
 	}
 	label := pick(s.dice, s.ControlPlaneLabel, s.TotalLabel, s.OwnPodsLabel)
 	value := pick[any](s.dice, nil, "", "7") // nil removes the label
-	s.fake.SetLabel(name, label, value)
+	fixture.SetLabel(s.fake, name, label, value)
 	return fmt.Sprint("~ node ", name, " ", label, "=", value)
 }
 
 // countComesChangesOrGoes creates, changes or removes a Count, as people do. Some of the Counts are invalid.
 func (s *sim) countComesChangesOrGoes() string {
 	key := s.drawCount()
-	if s.fake.InstalledCRD() == nil || s.dice.IntN(4) == 0 {
+	if fixture.InstalledCRD(s.fake) == nil || s.dice.IntN(4) == 0 {
 		s.fake.Remove("counts", key)
 		return "- count " + key.Name
 	}
@@ -113,7 +114,7 @@ func (s *sim) countComesChangesOrGoes() string {
 		`{"name":"web","count":5}`,
 		`{"name":"none","count":0}`,
 		`{"name":7,"count":"many"}`)
-	s.fake.AddCount(key.Name, spec)
+	fixture.AddCount(s.fake, key.Name, spec)
 	return "+ count " + key.Name + " " + spec
 }
 

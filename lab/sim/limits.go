@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 )
 
 // objectAtLimit is an object of unusual size or form that Kubernetes allows.
@@ -61,7 +62,7 @@ func (s *sim) objectAtLimitComesOrGoes() string {
 	atLimit := pick(s.dice, s.objectsAtLimits()...)
 	stay := s.drawDuration(span{time.Second, longestStay})
 	node := s.drawNode()
-	if atLimit.resource == "counts" && s.fake.InstalledCRD() == nil {
+	if atLimit.resource == "counts" && fixture.InstalledCRD(s.fake) == nil {
 		return ""
 	}
 	if s.fake.Get(atLimit.resource, atLimit.key) != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestObjectsAtLimitsAreAccepted(t *testing.T) {
 	s := &sim{fake: fakekube.New(), dice: rand.New(rand.NewPCG(1, 0))}
 	s.ControlPlaneLabel = "control-plane"
-	s.fake.InstallCRD(&fakekube.CRD{HasStatus: true})
+	fixture.InstallCRD(s.fake, &fixture.CRD{HasStatus: true})
 	s.fake.Put("namespaces", fakekube.Object{"metadata": fakekube.Object{"name": longestLabel}})
 	for _, atLimit := range s.objectsAtLimits() {
 		t.Run(atLimit.name, func(t *testing.T) {

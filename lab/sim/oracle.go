@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 )
 
 // flurry lets the cluster change while writes are in flight, right before a calm.
@@ -66,8 +67,8 @@ func (s *sim) endFaults() {
 	s.restoreServer()
 	s.eachProcess(func(p *proc) { p.link.heal() })
 	s.healAccess()
-	if s.fake.InstalledCRD() == nil {
-		s.fake.InstallCRD(&fakekube.CRD{HasStatus: true})
+	if fixture.InstalledCRD(s.fake) == nil {
+		fixture.InstallCRD(s.fake, &fixture.CRD{HasStatus: true})
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +150,7 @@ var viewedResources = []string{"pods", "nodes", "counts"}
 
 // look returns a view of the fake's present state.
 func (s *sim) look() view {
-	crd := s.fake.InstalledCRD()
+	crd := fixture.InstalledCRD(s.fake)
 	v := view{
 		objects:           map[string]map[key]fakekube.Object{},
 		hasStatusResource: crd != nil && crd.HasStatus,

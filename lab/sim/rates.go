@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 )
 
 // rate is a fault that disturbs a process for minutes, but lets some requests through all that time.
@@ -160,7 +161,7 @@ func newRateSim(t *testing.T, o Options) *sim {
 	for i := 1; i <= rateNodes; i++ {
 		s.fake.AddNode(fmt.Sprint("n", i))
 	}
-	s.fake.AddCount("web", fmt.Sprintf(`{"name":"web","count":%d}`, ratePods))
+	fixture.AddCount(s.fake, "web", fmt.Sprintf(`{"name":"web","count":%d}`, ratePods))
 	for i := range ratePods {
 		s.addRatePod(fmt.Sprint("pod-", i))
 	}
@@ -180,7 +181,7 @@ func newPlainSim(t *testing.T, o Options, processes int) *sim {
 		runsCounts: true,
 	}
 	s.slots = make([]*proc, processes)
-	s.fake.InstallCRD(&fakekube.CRD{HasStatus: true})
+	fixture.InstallCRD(s.fake, &fixture.CRD{HasStatus: true})
 	return s
 }
 

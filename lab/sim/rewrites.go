@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 )
 
 // rewriteSteps are steps of life that change nothing that matters to the program. They must cause no write: see
@@ -52,7 +53,7 @@ func (s *sim) checkForbiddenLocked(p *proc, q fakekube.Request) {
 // Each gets a new version.
 func (s *sim) everyObjectIsRewritten() string {
 	for _, resource := range []string{"nodes", "pods", "counts", "leases"} {
-		if resource == "counts" && s.fake.InstalledCRD() == nil {
+		if resource == "counts" && fixture.InstalledCRD(s.fake) == nil {
 			continue
 		}
 		for _, o := range sortedByKey(s.fake.All(resource)) {

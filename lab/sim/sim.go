@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 )
 
 // sim is the simulation of one seed. It is the fake's spy.
@@ -195,7 +196,7 @@ func (s *sim) run() {
 
 // populate fills the cluster before the processes start, and makes the first backup.
 func (s *sim) populate() {
-	s.fake.InstallCRD(&fakekube.CRD{HasStatus: s.dice.IntN(4) > 0})
+	fixture.InstallCRD(s.fake, &fixture.CRD{HasStatus: s.dice.IntN(4) > 0})
 	s.fake.AddNode("n0", s.ControlPlaneLabel)
 	for range 30 {
 		s.takeStep(lifeSteps)

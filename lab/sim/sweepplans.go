@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 )
 
 // The sweep lets one process of the program live the same short life again and again, each time with one fault at one
@@ -128,7 +128,7 @@ const (
 // start starts the process in a small cluster.
 func (w *sweptLife) start() {
 	w.setToken("first")
-	w.fake.InstallCRD(&fakekube.CRD{HasStatus: true})
+	fixture.InstallCRD(w.fake, &fixture.CRD{HasStatus: true})
 	w.fake.AddNode("n0", w.ControlPlaneLabel)
 	addNode("n1")(w)
 	addNode("n2")(w)
@@ -163,7 +163,7 @@ func nodeSteps() []sweptStep {
 		addNode("n3"),
 		func(w *sweptLife) { w.fake.Remove("nodes", key{Name: "n2"}) },
 		addNode("n2"),
-		func(w *sweptLife) { w.fake.SetLabel("n1", w.OwnPodsLabel, "99") }, // The process must correct it.
+		func(w *sweptLife) { fixture.SetLabel(w.fake, "n1", w.OwnPodsLabel, "99") }, // The process must correct it.
 	}
 }
 
@@ -200,5 +200,7 @@ const countedName = "web"
 
 // addCount creates a Count that expects n pods, or changes an existing one to that.
 func addCount(name string, n int) sweptStep {
-	return func(w *sweptLife) { w.fake.AddCount(name, fmt.Sprintf(`{"name":%q,"count":%d}`, countedName, n)) }
+	return func(w *sweptLife) {
+		fixture.AddCount(w.fake, name, fmt.Sprintf(`{"name":%q,"count":%d}`, countedName, n))
+	}
 }

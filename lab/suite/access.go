@@ -20,6 +20,7 @@ import (
 
 	"podcount/internal/api/kube"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -42,14 +43,14 @@ func overTLS(t *testing.T, podcount Program) {
 	f.Allow("good")
 	f.ClientCA = clients.Pool()
 	f.AddNode("cp", ControlPlane)
-	f.AddPods(3000) // enough for a compressed answer
+	fixture.AddPods(f, 3000) // enough for a compressed answer
 	server, ca := f.ServeTLSFor(t)
 	for _, row := range []struct{ name, user string }{
 		{"token", "token: good"},
 		{"certificate", "client-certificate-data: " + encode(certificate) + "\n    client-key-data: " + encode(key)},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			f.SetLabel("cp", TotalLabel, nil)
+			fixture.SetLabel(f, "cp", TotalLabel, nil)
 			dir := t.TempDir()
 			writeText(t, dir, "config", fakekube.Kubeconfig(server, ca, row.user))
 			ctx, cancel := context.WithCancel(t.Context())
@@ -59,7 +60,7 @@ func overTLS(t *testing.T, podcount Program) {
 				args := []string{"-kubeconfig", filepath.Join(dir, "config")}
 				ended <- podcount(ctx, args, NoEnv, io.Discard, log, nil)
 			}()
-			f.Await(t, "the right label", func() bool { return f.Label("cp", TotalLabel) == "3000" })
+			f.Await(t, "the right label", func() bool { return fixture.Label(f, "cp", TotalLabel) == "3000" })
 			cancel()
 			if err := <-ended; err != nil {
 				t.Errorf("podcount ended with %v\n%s", err, log)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -34,9 +35,9 @@ func exitCodes(t *testing.T, podcount Program) {
 	f, config := serveOneNode(t)
 	for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		t.Run(signal.String(), func(t *testing.T) {
-			f.SetLabel("cp", TotalLabel, nil)
+			fixture.SetLabel(f, "cp", TotalLabel, nil)
 			cmd, stderr := RunBinary(t, nil, "-kubeconfig", config)
-			f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "0" })
+			f.Await(t, "the label", func() bool { return fixture.Label(f, "cp", TotalLabel) == "0" })
 			cmd.Process.Signal(signal)
 			log := strings.Join(linesUntilExit(cmd, stderr), "\n")
 			lastLine := log[strings.LastIndex(log, "\n")+1:]
@@ -66,9 +67,9 @@ func fullStderr(t *testing.T, podcount Program) {
 	f, config := serveOneNode(t)
 	for _, verbosity := range []string{"0", "6"} {
 		t.Run("SIGTERM at -v "+verbosity, func(t *testing.T) {
-			f.SetLabel("cp", TotalLabel, nil)
+			fixture.SetLabel(f, "cp", TotalLabel, nil)
 			cmd, exited := startOn(t, full, full, "-kubeconfig", config, "-v", verbosity, "-leader-elect")
-			f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "0" })
+			f.Await(t, "the label", func() bool { return fixture.Label(f, "cp", TotalLabel) == "0" })
 			cmd.Process.Signal(syscall.SIGTERM)
 			wantExit(t, cmd, exited, 0)
 		})
@@ -101,7 +102,7 @@ func closedPipe(t *testing.T, podcount Program) {
 	reader.Close()
 	for n := range 3 {
 		f.AddPod("default", fmt.Sprint("p", n), "")
-		f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == fmt.Sprint(n+1) })
+		f.Await(t, "the label", func() bool { return fixture.Label(f, "cp", TotalLabel) == fmt.Sprint(n+1) })
 	}
 	cmd.Process.Signal(syscall.SIGTERM)
 	wantExit(t, cmd, exited, 0)
@@ -122,7 +123,7 @@ func serveOneNode(t *testing.T) (f *fakekube.Server, config string) {
 // that write has arrived.
 func stallNextWrite(t *testing.T, f *fakekube.Server) (stalled <-chan struct{}) {
 	t.Helper()
-	f.SetLabel("cp", TotalLabel, nil)
+	fixture.SetLabel(f, "cp", TotalLabel, nil)
 	met := make(chan struct{}, 1)
 	f.Inject(t, fakekube.Fault{
 		On:  fakekube.Requests{If: fakekube.IsWrite},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -23,9 +24,9 @@ var Controllers = Topic{
 
 func sharedCaches(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		f.AddNode("cp", ControlPlane)
-		f.AddPods(3)
+		fixture.AddPods(f, 3)
 		p := podcount.Start(t, f, "-controllers", "*,pod-printer")
 		testkit.Pass(time.Second)
 		WantLabel(t, f, "cp", TotalLabel, "3")
@@ -57,7 +58,7 @@ func onlyWhatIsNeeded(t *testing.T, podcount Program) {
 	} {
 		t.Run(row.flags, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.InstallCRD(&fakekube.CRD{HasStatus: true})
+				fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 				podcount.Start(t, f, strings.Fields(row.flags)...)
 				testkit.Pass(time.Minute)
 				var listed []string
@@ -76,12 +77,12 @@ func onlyWhatIsNeeded(t *testing.T, podcount Program) {
 
 func missingRights(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		f.AddNode("cp", ControlPlane)
 		f.Forbid("list counts", true)
-		f.AddCount("web", `{"name":"web","count":1}`)
+		fixture.AddCount(f, "web", `{"name":"web","count":1}`)
 		p := podcount.Start(t, f)
-		f.AddPods(2)
+		fixture.AddPods(f, 2)
 		testkit.Pass(20 * time.Second)
 		WantLabel(t, f, "cp", TotalLabel, "2")
 		testkit.WantText(t, p.Log.String(),
@@ -89,23 +90,23 @@ func missingRights(t *testing.T, podcount Program) {
 
 		f.Forbid("list counts", false)
 		testkit.Pass(time.Minute)
-		testkit.WantText(t, f.CountStatus("web"), "false 2 1")
+		testkit.WantText(t, fixture.CountStatus(f, "web"), "false 2 1")
 
 		f.Inject(t, StatusFault(fakekube.Requests{Verb: "list", Resource: "counts"}, 1, 400, "BadRequest", nil))
 		f.Compact()
 		f.EndWatches(false)
 		testkit.Pass(time.Minute)
-		f.AddPods(3)
+		fixture.AddPods(f, 3)
 		testkit.Pass(20 * time.Second)
 		WantLabel(t, f, "cp", TotalLabel, "3")
-		testkit.WantText(t, f.CountStatus("web"), "false 3 1")
+		testkit.WantText(t, fixture.CountStatus(f, "web"), "false 3 1")
 	})
 }
 
 func comingAndGoingCRD(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
-		f.AddPods(2)
+		fixture.AddPods(f, 2)
 		p := podcount.Start(t, f)
 		testkit.Pass(10 * time.Minute)
 		WantLabel(t, f, "cp", TotalLabel, "2")
@@ -116,12 +117,12 @@ func comingAndGoingCRD(t *testing.T, podcount Program) {
 		testkit.WantBetween(t, "discoveries in 10 minutes", discoveries(f), 50, 76)
 
 		for range 2 {
-			f.InstallCRD(&fakekube.CRD{HasStatus: true})
-			f.AddCount("web", `{"name":"web","count":2}`)
+			fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+			fixture.AddCount(f, "web", `{"name":"web","count":2}`)
 			testkit.Pass(13 * time.Second)
-			testkit.WantText(t, f.CountStatus("web"), "true 2 1")
+			testkit.WantText(t, fixture.CountStatus(f, "web"), "true 2 1")
 
-			f.InstallCRD(nil)
+			fixture.InstallCRD(f, nil)
 			testkit.Pass(time.Second)
 			lists := len(f.Requests(IsList("counts")))
 			testkit.Pass(time.Minute)
@@ -135,7 +136,7 @@ func comingAndGoingCRD(t *testing.T, podcount Program) {
 		}
 		testkit.WantNumber(t, "reports that the controller stops", p.Logged("the resource was removed"), 2)
 		testkit.WantNumber(t, "reports of the deleted Count", p.Logged("a Count is gone"), 2)
-		f.AddPods(4)
+		fixture.AddPods(f, 4)
 		testkit.Pass(11 * time.Second)
 		WantLabel(t, f, "cp", TotalLabel, "4")
 	})
@@ -144,13 +145,13 @@ func comingAndGoingCRD(t *testing.T, podcount Program) {
 // unseenEndOfCounts removes the CRD, and with it all Counts, while no watch works.
 func unseenEndOfCounts(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
-		f.AddCount("web", `{"name":"web","count":2}`)
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+		fixture.AddCount(f, "web", `{"name":"web","count":2}`)
 		p := podcount.Start(t, f)
 		testkit.Pass(time.Minute)
 		f.Script(t, "watch counts, always: refuse 503")
 		f.EndWatches(false)
-		f.InstallCRD(nil)
+		fixture.InstallCRD(f, nil)
 		testkit.Pass(time.Minute)
 		testkit.WantNumber(t, "reports of the deleted Count", p.Logged("a Count is gone"), 1)
 	})
@@ -172,7 +173,7 @@ func listsAndWatches(f *fakekube.Server, resource string) int {
 // retryAfterOfDiscovery meets a 429, with which discovery may answer for a moment after a CRD was installed.
 func retryAfterOfDiscovery(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		podcount.Start(t, f)
 		testkit.Pass(time.Second)
 		f.Inject(t, StatusFault(discovery, 1, 429, "TooManyRequests", nil, "Retry-After", "60"))
@@ -193,13 +194,13 @@ func shortAbsence(t *testing.T, podcount Program) {
 		Body:   "404 page not found\n",
 	}
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
-		f.AddCount("web", `{"name":"web","count":1}`)
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+		fixture.AddCount(f, "web", `{"name":"web","count":1}`)
 		f.Inject(t, fakekube.Fault{On: counts, Times: 2, Do: notFound})
 		f.Inject(t, StatusFault(counts, 2, 429, "TooManyRequests", nil, "Retry-After", "1"))
 		p := podcount.Start(t, f)
 		testkit.Pass(45 * time.Second)
-		testkit.WantText(t, f.CountStatus("web"), "false 0 1")
+		testkit.WantText(t, fixture.CountStatus(f, "web"), "false 0 1")
 
 		f.Inject(t, fakekube.Fault{On: discovery, Do: notFound})
 		testkit.Pass(30 * time.Second)
@@ -213,7 +214,7 @@ func shortAbsence(t *testing.T, podcount Program) {
 		testkit.Pass(2 * time.Minute)
 		f.AddPod("default", "a", "")
 		testkit.Pass(time.Second)
-		testkit.WantText(t, f.CountStatus("web"), "true 1 1")
+		testkit.WantText(t, fixture.CountStatus(f, "web"), "true 1 1")
 		testkit.WantNumber(t, "reports that the controller stops", p.Logged("the resource was removed"), 0)
 		testkit.WantNumber(t, "lists of Counts", len(f.Requests(IsList("counts"))), 5)
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -33,27 +34,27 @@ var Counts = Topic{
 // pods, for the first generation of the spec.
 func wantStatus(t *testing.T, f *fakekube.Server, count, want string) {
 	t.Helper()
-	testkit.WantEqual(t, "the status of "+count, f.CountStatus(count), want)
+	testkit.WantEqual(t, "the status of "+count, fixture.CountStatus(f, count), want)
 }
 
 func countOfPods(t *testing.T, podcount Program) {
 	nginx := fakekube.Object{"app": "nginx"}
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
-		f.AddPodWithLabels("a", nginx)
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+		fixture.AddPodWithLabels(f, "a", nginx)
 		// A pod that has several of the labels counts once.
-		f.AddPodWithLabels("b", fakekube.Object{"run": "nginx", "app": "nginx", "app.kubernetes.io/name": "nginx"})
-		f.AddPodWithLabels("c", fakekube.Object{"app": "other"})
+		fixture.AddPodWithLabels(f, "b", fakekube.Object{"run": "nginx", "app": "nginx", "app.kubernetes.io/name": "nginx"})
+		fixture.AddPodWithLabels(f, "c", fakekube.Object{"app": "other"})
 		elsewhere := fakekube.Object{"namespace": "kube-system", "name": "d", "labels": nginx}
 		f.Put("pods", fakekube.PodOn(elsewhere, ""))
-		f.AddCount("web", `{"name":"nginx","count":3}`)
+		fixture.AddCount(f, "web", `{"name":"nginx","count":3}`)
 		podcount.Start(t, f, "-pod-events", "off")
 		testkit.Pass(time.Second)
 		wantStatus(t, f, "web", "false 2 1")
 		testkit.WantText(t, countEvents(f),
 			"Normal Synced Count synced successfully (1); Warning CountMismatch want 3 pods of nginx, have 2 (1)")
 
-		f.AddPodWithLabels("e", fakekube.Object{"app.kubernetes.io/name": "nginx"})
+		fixture.AddPodWithLabels(f, "e", fakekube.Object{"app.kubernetes.io/name": "nginx"})
 		testkit.Pass(time.Second)
 		wantStatus(t, f, "web", "true 3 1")
 		testkit.WantText(t, countEvents(f),
@@ -70,7 +71,7 @@ func countOfPods(t *testing.T, podcount Program) {
 		testkit.Pass(time.Second)
 		wantStatus(t, f, "web", "false 2 1")
 
-		f.AddPodWithLabels("a", fakekube.Object{"app": "other"})
+		fixture.AddPodWithLabels(f, "a", fakekube.Object{"app": "other"})
 		testkit.Pass(time.Second)
 		wantStatus(t, f, "web", "false 1 1")
 	})
@@ -78,8 +79,8 @@ func countOfPods(t *testing.T, podcount Program) {
 
 func newSpecs(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
-		f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+		fixture.AddPodWithLabels(f, "a", fakekube.Object{"app": "nginx"})
 		podcount.Start(t, f, "-pod-events", "off")
 		for i, row := range []struct{ spec, status string }{
 			{`{"name":"nginx","count":3}`, "false 1 1"},
@@ -88,7 +89,7 @@ func newSpecs(t *testing.T, podcount Program) {
 			{`{"name":"other","count":1}`, "false 0 4"},
 		} {
 			testkit.Pass(time.Minute) // until the Count does not cool down from an earlier write
-			f.AddCount("web", row.spec)
+			fixture.AddCount(f, "web", row.spec)
 			testkit.Pass(time.Second)
 			wantStatus(t, f, "web", row.status)
 			testkit.WantText(t, countEvents(f), fmt.Sprintf("Synced Count synced successfully (%d)", i+1))
@@ -98,11 +99,11 @@ func newSpecs(t *testing.T, podcount Program) {
 
 func patchesOfCounts(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
-		count := f.AddCount("web", `{"name":"nginx","count":1}`)
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+		count := fixture.AddCount(f, "web", `{"name":"nginx","count":1}`)
 		podcount.Start(t, f, "-pod-events", "off")
 		testkit.Pass(time.Second)
-		f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
+		fixture.AddPodWithLabels(f, "a", fakekube.Object{"app": "nginx"})
 		testkit.Pass(time.Hour)
 		uid := fakekube.TextIn(fakekube.MetaOf(count), "uid")
 		const patch = `web/status {"metadata":{"uid":%q},"status":{"healthy":%v,"count":%d,"observedGeneration":1}}`
@@ -115,14 +116,14 @@ func patchesOfCounts(t *testing.T, podcount Program) {
 
 func deletedCount(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
-		f.AddCount("web", `{"name":"nginx","count":0}`)
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+		fixture.AddCount(f, "web", `{"name":"nginx","count":0}`)
 		p := podcount.Start(t, f)
 		testkit.Pass(time.Minute)
 		f.Remove("counts", At("default", "web"))
 		testkit.Pass(time.Minute)
 		testkit.WantNumber(t, "reports of the deletion", p.Logged(`msg="a Count is gone" count=default/web`), 1)
-		f.AddCount("web", `{"name":"other","count":0}`)
+		fixture.AddCount(f, "web", `{"name":"other","count":0}`)
 		testkit.Pass(time.Second)
 		wantStatus(t, f, "web", "true 0 1")
 	})
@@ -131,15 +132,15 @@ func deletedCount(t *testing.T, podcount Program) {
 // countRecreatedAtOnce keeps the only worker busy, so that it does not look at the Count while that is gone.
 func countRecreatedAtOnce(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
-		f.AddCount("web", `{"name":"nginx","count":1}`)
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+		fixture.AddCount(f, "web", `{"name":"nginx","count":1}`)
 		podcount.Start(t, f, "-pod-events", "off", "-workers", "1")
 		testkit.Pass(time.Minute)
 		f.Script(t, "patch counts/status busy: delay 5s")
-		f.AddCount("busy", `{"name":"busy","count":1}`)
+		fixture.AddCount(f, "busy", `{"name":"busy","count":1}`)
 		testkit.Pass(time.Second)
 		f.Remove("counts", At("default", "web"))
-		f.AddCount("web", `{"name":"nginx","count":1}`)
+		fixture.AddCount(f, "web", `{"name":"nginx","count":1}`)
 		testkit.Pass(time.Minute)
 		wantStatus(t, f, "web", "false 0 1")
 		testkit.WantNumber(t, "Events about a new spec", len(EventsOf(f, "Synced")), 3)
@@ -150,15 +151,15 @@ func countRecreatedAtOnce(t *testing.T, podcount Program) {
 // subresource, so the status reaches the new Count.
 func statusOfAnotherCount(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
-		f.AddCount("web", `{"name":"nginx","count":1}`)
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+		fixture.AddCount(f, "web", `{"name":"nginx","count":1}`)
 		p := podcount.Start(t, f, "-pod-events", "off")
 		testkit.Pass(time.Minute)
 		f.Script(t, "patch counts/status: delay 5s")
-		f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
+		fixture.AddPodWithLabels(f, "a", fakekube.Object{"app": "nginx"})
 		testkit.Pass(time.Second)
 		f.Remove("counts", At("default", "web"))
-		f.AddCount("web", `{"name":"other","count":0}`)
+		fixture.AddCount(f, "web", `{"name":"other","count":0}`)
 		testkit.Pass(time.Minute)
 		wantStatus(t, f, "web", "true 0 1")
 		testkit.WantNumber(t, "writes", len(countWrites(f)), 3)
@@ -168,13 +169,13 @@ func statusOfAnotherCount(t *testing.T, podcount Program) {
 
 func statusOnceASecond(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
-		f.AddCount("web", `{"name":"nginx","count":50}`)
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+		fixture.AddCount(f, "web", `{"name":"nginx","count":50}`)
 		podcount.Start(t, f, "-pod-events", "off")
 		testkit.Pass(time.Minute)
 		before := len(countWrites(f))
 		for i := range 50 { // in five seconds
-			f.AddPodWithLabels(fmt.Sprint("p", i), fakekube.Object{"app": "nginx"})
+			fixture.AddPodWithLabels(f, fmt.Sprint("p", i), fakekube.Object{"app": "nginx"})
 			synctest.Wait()
 			if i == 0 {
 				wantStatus(t, f, "web", "false 1 1")
@@ -192,9 +193,9 @@ func statusOnceASecond(t *testing.T, podcount Program) {
 func writesToMissingObjects(t *testing.T, podcount Program) {
 	isNotOfPods := func(r fakekube.Request) bool { return !strings.HasSuffix(r.Path, "/pods") }
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		f.AddNode("cp", ControlPlane)
-		f.AddCount("web", `{"name":"web","count":1}`)
+		fixture.AddCount(f, "web", `{"name":"web","count":1}`)
 		podcount.Start(t, f, "-pod-events", "off")
 		testkit.Pass(time.Minute)
 		catchUp := f.Lag(fakekube.Requests{If: isNotOfPods}, 0)
@@ -217,8 +218,8 @@ func writesToMissingObjects(t *testing.T, podcount Program) {
 // lostDeletion loses the watch event of a deletion. After that, only the hourly list shows that the Count is gone.
 func lostDeletion(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
-		f.AddCount("web", `{"name":"web","count":1}`)
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+		fixture.AddCount(f, "web", `{"name":"web","count":1}`)
 		podcount.Start(t, f, "-pod-events", "off")
 		testkit.Pass(time.Minute)
 		f.LoseEvents(1)
@@ -237,15 +238,15 @@ func lostDeletion(t *testing.T, podcount Program) {
 
 func onlyCountsOfThePod(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		for i := range 300 { // two for each app
-			f.AddCount(fmt.Sprintf("c%d", i), fmt.Sprintf(`{"name":"n%d","count":1}`, i/2))
+			fixture.AddCount(f, fmt.Sprintf("c%d", i), fmt.Sprintf(`{"name":"n%d","count":1}`, i/2))
 		}
 		p := podcount.Start(t, f, "-v", "4", "-qps", "1000")
 		reconciled := func() int { return p.Logged(`"queue: get" controller=count`) }
 		testkit.Pass(time.Minute)
 		before := reconciled()
-		f.AddPodWithLabels("a", fakekube.Object{"app": "n7"})
+		fixture.AddPodWithLabels(f, "a", fakekube.Object{"app": "n7"})
 		synctest.Wait()
 		wantStatus(t, f, "c14", "true 1 1")
 		wantStatus(t, f, "c15", "true 1 1")
@@ -263,10 +264,10 @@ func onlyCountsOfThePod(t *testing.T, podcount Program) {
 
 func restart(t *testing.T, podcount Program) {
 	withAndWithoutSubresource(t, func(t *testing.T, f *fakekube.Server, hasStatus bool) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: hasStatus})
-		f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
-		f.AddCount("good", `{"name":"nginx","count":1}`)
-		f.AddCount("bad", `{"name":"nginx","count":2}`)
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: hasStatus})
+		fixture.AddPodWithLabels(f, "a", fakekube.Object{"app": "nginx"})
+		fixture.AddCount(f, "good", `{"name":"nginx","count":1}`)
+		fixture.AddCount(f, "bad", `{"name":"nginx","count":2}`)
 		podcount.Start(t, f, "-pod-events", "off").Stop()
 		podcount.Start(t, f, "-pod-events", "off")
 		testkit.Pass(time.Minute)
@@ -298,10 +299,10 @@ func withAndWithoutSubresource(t *testing.T, test func(t *testing.T, f *fakekube
 
 func statusIsWrittenAgain(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		f.Inject(t, StatusFault(fakekube.Requests{Resource: "counts/status"}, 3, 500, "InternalError", nil))
-		f.AddCount("web", `{"name":"nginx","count":0}`)
-		f.AddCount("other", `{"name":"other","count":0}`)
+		fixture.AddCount(f, "web", `{"name":"nginx","count":0}`)
+		fixture.AddCount(f, "other", `{"name":"other","count":0}`)
 		p := podcount.Start(t, f)
 		testkit.Pass(time.Minute)
 		wantStatus(t, f, "web", "true 0 1")
@@ -319,7 +320,7 @@ func statusIsWrittenAgain(t *testing.T, podcount Program) {
 
 		f.Script(t, "patch counts/status: drop request")
 		f.Script(t, "patch counts/status: drop answer") // after the server has applied the patch
-		f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
+		fixture.AddPodWithLabels(f, "a", fakekube.Object{"app": "nginx"})
 		testkit.Pass(time.Minute)
 		wantStatus(t, f, "web", "false 1 1")
 
@@ -331,16 +332,16 @@ func statusIsWrittenAgain(t *testing.T, podcount Program) {
 
 func hangingWrite(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		for i := range 10 {
-			f.AddCount(fmt.Sprintf("c%d", i), `{"name":"web","count":0}`)
+			fixture.AddCount(f, fmt.Sprintf("c%d", i), `{"name":"web","count":0}`)
 		}
 		f.Script(t, "patch counts*: stall")
 		p := podcount.Start(t, f)
 		testkit.Pass(3 * time.Second)
 		written := 0
 		for i := range 10 {
-			if f.CountStatus(fmt.Sprintf("c%d", i)) == "true 0 1" {
+			if fixture.CountStatus(f, fmt.Sprintf("c%d", i)) == "true 0 1" {
 				written++
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -44,10 +45,10 @@ func invalidCounts(t *testing.T, podcount Program) {
 	} {
 		t.Run(row.spec, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.InstallCRD(&fakekube.CRD{HasStatus: true})
+				fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 				podcount.Start(t, f, "-pod-events", "off")
 				testkit.Pass(time.Second)
-				f.AddCount("bad", row.spec)
+				fixture.AddCount(f, "bad", row.spec)
 				testkit.Pass(time.Second)
 				testkit.WantText(t, countEvents(f), "Warning InvalidCount "+row.warning)
 				testkit.WantNumber(t, "writes", len(countWrites(f)), 0)
@@ -58,8 +59,8 @@ func invalidCounts(t *testing.T, podcount Program) {
 
 func invalidBesideValid(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
-		f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+		fixture.AddPodWithLabels(f, "a", fakekube.Object{"app": "nginx"})
 		p := podcount.Start(t, f, "-pod-events", "off")
 		testkit.Pass(time.Second)
 		f.PutJSON("counts", `{
@@ -67,7 +68,7 @@ func invalidBesideValid(t *testing.T, podcount Program) {
 			"spec": {"name": "nginx", "count": 1, "nodeName": 5},
 			"status": "hello"
 		}`)
-		f.AddCount("good", `{"name":"nginx","count":2}`)
+		fixture.AddCount(f, "good", `{"name":"nginx","count":2}`)
 		testkit.Pass(time.Second)
 		wantStatus(t, f, "odd", "true 1 1")
 		wantStatus(t, f, "good", "false 1 1")
@@ -75,10 +76,10 @@ func invalidBesideValid(t *testing.T, podcount Program) {
 		// A list has the invalid Count, too.
 		f.EndWatches(false)
 		f.Compact()
-		f.AddCount("bad", `"hello"`)
+		fixture.AddCount(f, "bad", `"hello"`)
 		f.Compact()
 		testkit.Pass(time.Minute)
-		f.AddPodWithLabels("b", fakekube.Object{"app": "nginx"})
+		fixture.AddPodWithLabels(f, "b", fakekube.Object{"app": "nginx"})
 		testkit.Pass(time.Second)
 		wantStatus(t, f, "odd", "false 2 1")
 		wantStatus(t, f, "good", "true 2 1")
@@ -88,9 +89,9 @@ func invalidBesideValid(t *testing.T, podcount Program) {
 
 func countBecomesInvalid(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
-		f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
-		f.AddCount("web", `{"name":"nginx","count":1}`)
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+		fixture.AddPodWithLabels(f, "a", fakekube.Object{"app": "nginx"})
+		fixture.AddCount(f, "web", `{"name":"nginx","count":1}`)
 		podcount.Start(t, f, "-pod-events", "off")
 		testkit.Pass(time.Second)
 		wantStatus(t, f, "web", "true 1 1")
@@ -104,7 +105,7 @@ func countBecomesInvalid(t *testing.T, podcount Program) {
 		// The rest of the status stays until the spec is valid again.
 		wantStatus(t, f, "web", "false 1 1")
 
-		f.AddCount("web", `{"name":"nginx","count":2}`)
+		fixture.AddCount(f, "web", `{"name":"nginx","count":2}`)
 		testkit.Pass(time.Second)
 		wantStatus(t, f, "web", "false 1 3")
 	})
@@ -112,9 +113,9 @@ func countBecomesInvalid(t *testing.T, podcount Program) {
 
 func noStatusSubresource(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{})
-		f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
-		count := f.AddCount("web", `{"name":"nginx","count":2}`)
+		fixture.InstallCRD(f, &fixture.CRD{})
+		fixture.AddPodWithLabels(f, "a", fakekube.Object{"app": "nginx"})
+		count := fixture.AddCount(f, "web", `{"name":"nginx","count":2}`)
 		podcount.Start(t, f, "-pod-events", "off")
 		testkit.Pass(time.Hour)
 		first := objectPatch(count, false, 1)
@@ -122,7 +123,7 @@ func noStatusSubresource(t *testing.T, podcount Program) {
 		testkit.WantText(t, countEvents(f),
 			"Normal Synced Count synced successfully (1); Warning CountMismatch want 2 pods of nginx, have 1 (1)")
 
-		f.AddPodWithLabels("b", fakekube.Object{"app": "nginx"})
+		fixture.AddPodWithLabels(f, "b", fakekube.Object{"app": "nginx"})
 		testkit.Pass(time.Hour)
 		second := objectPatch(count, true, 2)
 		testkit.WantEqual(t, "the patches", countWrites(f), []string{first, second})
@@ -160,21 +161,21 @@ func objectPatch(count fakekube.Object, healthy bool, pods int) string {
 
 func changingSubresource(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{})
-		f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
-		f.AddPodWithLabels("b", fakekube.Object{"app": "nginx"})
-		count := f.AddCount("web", `{"name":"nginx","count":5}`)
+		fixture.InstallCRD(f, &fixture.CRD{})
+		fixture.AddPodWithLabels(f, "a", fakekube.Object{"app": "nginx"})
+		fixture.AddPodWithLabels(f, "b", fakekube.Object{"app": "nginx"})
+		count := fixture.AddCount(f, "web", `{"name":"nginx","count":5}`)
 		podcount.Start(t, f, "-pod-events", "off")
 		testkit.Pass(time.Minute)
 		testkit.WantEqual(t, "the patches", countWrites(f), []string{objectPatch(count, false, 2)})
 
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		testkit.Pass(time.Minute)
 		writes := countWrites(f)
 		testkit.WantNumber(t, "patches", len(writes), 2)
 		testkit.WantText(t, writes[len(writes)-1], `web/status {`, `"observedGeneration":`)
 
-		f.InstallCRD(&fakekube.CRD{})
+		fixture.InstallCRD(f, &fixture.CRD{})
 		testkit.Pass(time.Minute)
 		f.Remove("pods", At("default", "b"))
 		testkit.Pass(time.Minute)
@@ -187,9 +188,9 @@ func changingSubresource(t *testing.T, podcount Program) {
 func droppedStatus(t *testing.T, podcount Program) {
 	const workers = 4 // the default of -workers
 	withAndWithoutSubresource(t, func(t *testing.T, f *fakekube.Server, hasStatus bool) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: hasStatus, DropsStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: hasStatus, DropsStatus: true})
 		for i := range 20 {
-			f.AddCount(fmt.Sprintf("c%d", i), `{"name":"nginx","count":1}`)
+			fixture.AddCount(f, fmt.Sprintf("c%d", i), `{"name":"nginx","count":1}`)
 		}
 		p := podcount.Start(t, f, "-pod-events", "off")
 		testkit.Pass(time.Minute)
@@ -197,9 +198,9 @@ func droppedStatus(t *testing.T, podcount Program) {
 		before := len(countWrites(f))
 		testkit.WantBetween(t, "writes", before, 1, workers)
 
-		f.AddCount("c0", `{"name":"nginx","count":2}`)
+		fixture.AddCount(f, "c0", `{"name":"nginx","count":2}`)
 		synctest.Wait()
-		f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
+		fixture.AddPodWithLabels(f, "a", fakekube.Object{"app": "nginx"})
 		testkit.Pass(time.Hour)
 		// Every ten minutes, one write tries again, or one of each worker.
 		testkit.WantBetween(t, "more writes in an hour", len(countWrites(f))-before, 5, 6*workers)
@@ -210,38 +211,38 @@ func droppedStatus(t *testing.T, podcount Program) {
 		testkit.WantNumber(t, "Counts with the Event CountMatched", len(EventsOf(f, "CountMatched")), 19)
 		testkit.WantText(t, countEvents(f), "Normal Synced Count synced successfully (2)")
 
-		f.InstallCRD(nil)
+		fixture.InstallCRD(f, nil)
 		testkit.Pass(time.Minute)
-		f.InstallCRD(&fakekube.CRD{HasStatus: hasStatus})
-		f.AddCount("web", `{"name":"nginx","count":1}`)
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: hasStatus})
+		fixture.AddCount(f, "web", `{"name":"nginx","count":1}`)
 		testkit.Pass(time.Minute)
-		testkit.WantText(t, f.CountStatus("web"), "true 1 ")
+		testkit.WantText(t, fixture.CountStatus(f, "web"), "true 1 ")
 	})
 }
 
 func pauseEndsWithTheInstallation(t *testing.T, podcount Program) {
 	withAndWithoutSubresource(t, func(t *testing.T, f *fakekube.Server, hasStatus bool) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: hasStatus, DropsStatus: true})
-		f.AddCount("web", `{"name":"nginx","count":0}`)
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: hasStatus, DropsStatus: true})
+		fixture.AddCount(f, "web", `{"name":"nginx","count":0}`)
 		podcount.Start(t, f, "-pod-events", "off")
 		testkit.Pass(time.Minute)
-		testkit.WantEqual(t, "the status", f.CountStatus("web"), "<nil> <nil> <nil>")
+		testkit.WantEqual(t, "the status", fixture.CountStatus(f, "web"), "<nil> <nil> <nil>")
 
-		f.InstallCRD(&fakekube.CRD{HasStatus: !hasStatus})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: !hasStatus})
 		testkit.Pass(time.Minute)
-		testkit.WantText(t, f.CountStatus("web"), "true 0 ")
+		testkit.WantText(t, fixture.CountStatus(f, "web"), "true 0 ")
 	})
 }
 
 func pausedStatusWaitsForNoTurn(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true, DropsStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true, DropsStatus: true})
 		for i := range 20 {
-			f.AddCount(fmt.Sprintf("c%d", i), `{"name":"nginx","count":1}`)
+			fixture.AddCount(f, fmt.Sprintf("c%d", i), `{"name":"nginx","count":1}`)
 		}
 		podcount.Start(t, f, "-pod-events", "off", "-qps", "0.1", "-burst", "1")
 		testkit.Pass(5 * time.Minute) // By then all statuses are paused, because the server has dropped the first ones.
-		f.AddPodWithLabels("a", fakekube.Object{"app": "nginx"})
+		fixture.AddPodWithLabels(f, "a", fakekube.Object{"app": "nginx"})
 		testkit.Pass(time.Second)
 		testkit.WantNumber(t, "Counts with the Event CountMatched", len(EventsOf(f, "CountMatched")), 20)
 	})
@@ -251,8 +252,8 @@ func pausedStatusWaitsForNoTurn(t *testing.T, podcount Program) {
 // watch reports it.
 func changeInAnAnswer(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
-		f.AddCount("web", `{"name":"web","count":2}`)
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+		fixture.AddCount(f, "web", `{"name":"web","count":2}`)
 		podcount.Start(t, f)
 		testkit.Pass(time.Second)
 		wantStatus(t, f, "web", "false 0 1")
@@ -260,8 +261,8 @@ func changeInAnAnswer(t *testing.T, podcount Program) {
 		f.Script(t, "watch counts: delay 5s")
 		f.EndWatches(false)
 		testkit.Pass(time.Second)
-		f.AddCount("web", `{"name":"web","count":1}`)
-		f.AddPodWithLabels("a", fakekube.Object{"app": "web"})
+		fixture.AddCount(f, "web", `{"name":"web","count":1}`)
+		fixture.AddPodWithLabels(f, "a", fakekube.Object{"app": "web"})
 		testkit.Pass(time.Hour)
 		wantStatus(t, f, "web", "true 1 2")
 		testkit.WantText(t, countEvents(f), "Normal Synced Count synced successfully (2)")
@@ -270,12 +271,12 @@ func changeInAnAnswer(t *testing.T, podcount Program) {
 
 func lostAnswer(t *testing.T, podcount Program) {
 	withAndWithoutSubresource(t, func(t *testing.T, f *fakekube.Server, hasStatus bool) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: hasStatus})
-		f.AddCount("web", `{"name":"web","count":2}`)
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: hasStatus})
+		fixture.AddCount(f, "web", `{"name":"web","count":2}`)
 		f.Script(t, "patch counts*: drop answer")
 		podcount.Start(t, f)
 		testkit.Pass(time.Minute)
-		testkit.WantText(t, f.CountStatus("web"), "false 0 ")
+		testkit.WantText(t, fixture.CountStatus(f, "web"), "false 0 ")
 		testkit.WantText(t, countEvents(f),
 			"Normal Synced Count synced successfully (1); Warning CountMismatch want 2 pods of web, have 0 (1)")
 	})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -24,8 +25,8 @@ func droppedIsReportedOnce(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp-1", ControlPlane)
 		f.AddNode("cp-2", ControlPlane)
-		f.AddPods(2)
-		f.Strip(TotalLabel)
+		fixture.AddPods(f, 2)
+		removeWebhook := fixture.Strip(f, TotalLabel)
 		p := podcount.Start(t, f, "-v", "0")
 		testkit.Pass(time.Hour)
 		writes := f.Requests(IsWriteOf("nodes"))
@@ -37,7 +38,7 @@ func droppedIsReportedOnce(t *testing.T, podcount Program) {
 		err := podcount.Start(t, f, "-once", "-v", "0").Finish()
 		testkit.WantError(t, "the end of -once", err, "could not correct 2 objects")
 
-		f.Strip("")
+		removeWebhook()
 		testkit.Pass(11 * time.Minute)
 		WantLabel(t, f, "cp-1", TotalLabel, "2")
 		WantLabel(t, f, "cp-2", TotalLabel, "2")
@@ -51,7 +52,7 @@ func droppedIsRetried(t *testing.T, podcount Program) {
 		t.Run("with an interval of "+interval, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", ControlPlane)
-				f.Strip(TotalLabel)
+				fixture.Strip(f, TotalLabel)
 				podcount.Start(t, f, "-interval", interval)
 				testkit.Pass(time.Hour + time.Minute)
 				testkit.WantNumber(t, "tries in an hour", len(f.Requests(IsWriteOf("nodes"))), 7)
@@ -63,7 +64,7 @@ func droppedIsRetried(t *testing.T, podcount Program) {
 func labelBesideADroppedOne(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
-		f.Strip(TotalLabel)
+		fixture.Strip(f, TotalLabel)
 		p := podcount.Start(t, f, "-v", "0", "-node-label", OwnPodsLabel)
 		testkit.Pass(time.Minute)
 		f.AddPod("default", "a", "cp")
@@ -86,7 +87,7 @@ func labelBesideADroppedOne(t *testing.T, podcount Program) {
 func onceBesideADroppedLabel(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
-		f.Strip(TotalLabel)
+		fixture.Strip(f, TotalLabel)
 		p := podcount.Start(t, f, "-once", "-v", "0", "-node-label", OwnPodsLabel)
 		testkit.WantError(t, "-once", p.Finish(), "could not correct 1 object (cp)")
 		WantLabel(t, f, "cp", OwnPodsLabel, "0")
@@ -99,13 +100,13 @@ func onceBesideADroppedLabel(t *testing.T, podcount Program) {
 func unwantedForAWhile(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
-		f.Strip(TotalLabel)
+		fixture.Strip(f, TotalLabel)
 		podcount.Start(t, f)
 		for range 8 {
 			testkit.Pass(time.Minute)
-			f.SetLabel("cp", ControlPlane, nil)
+			fixture.SetLabel(f, "cp", ControlPlane, nil)
 			testkit.Pass(time.Minute / 4)
-			f.SetLabel("cp", ControlPlane, "")
+			fixture.SetLabel(f, "cp", ControlPlane, "")
 		}
 		testkit.WantNumber(t, "tries in ten minutes", len(f.Requests(IsWriteOf("nodes"))), 1)
 	})
@@ -114,10 +115,10 @@ func unwantedForAWhile(t *testing.T, podcount Program) {
 func recreatedNodeStartsAfresh(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
-		f.Strip(TotalLabel)
+		removeWebhook := fixture.Strip(f, TotalLabel)
 		p := podcount.Start(t, f, "-v", "0")
 		testkit.Pass(time.Minute)
-		f.Strip("")
+		removeWebhook()
 		f.Remove("nodes", At("", "cp"))
 		f.AddNode("cp", ControlPlane)
 		testkit.Pass(12 * time.Second)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -20,10 +21,10 @@ var DryRun = Topic{
 func dryRunWritesNothing(t *testing.T, podcount Program) {
 	isNotGet := func(r fakekube.Request) bool { return r.Method != "GET" }
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		f.AddNode("cp", ControlPlane)
-		f.AddPods(2)
-		f.AddCount("nginx", `{"name":"nginx","count":1}`)
+		fixture.AddPods(f, 2)
+		fixture.AddCount(f, "nginx", `{"name":"nginx","count":1}`)
 		p := podcount.Start(t, f, "-dry-run", "-leader-elect", "-v", "2")
 		wantOnce := func(line string) {
 			t.Helper()
@@ -57,7 +58,7 @@ func dryRunIgnoresQPS(t *testing.T, podcount Program) {
 		for i := range 500 {
 			f.AddNode(fmt.Sprint("n", i))
 		}
-		f.AddPods(3)
+		fixture.AddPods(f, 3)
 		p := podcount.Start(t, f, "-dry-run", "-once", "-total-nodes", "", "-qps", "1", "-burst", "1")
 		start := time.Now()
 		testkit.WantError(t, "the end", p.Finish(), "")
@@ -70,11 +71,11 @@ func dryRunIgnoresQPS(t *testing.T, podcount Program) {
 func dryRunReportsAgain(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
-		f.AddPods(3)
+		fixture.AddPods(f, 3)
 		p := podcount.Start(t, f, "-dry-run", "-interval", "1s")
 		testkit.Pass(5 * time.Second)
 		for _, label := range []string{"3", "77"} {
-			f.SetLabel("cp", TotalLabel, label)
+			fixture.SetLabel(f, "cp", TotalLabel, label)
 			testkit.Pass(5 * time.Second)
 		}
 		testkit.WantNumber(t, "none → 3", p.Logged(`"would write node cp: hopegi/pod-count none → 3"`), 1)

@@ -16,6 +16,7 @@ import (
 
 	"podcount/internal/run/options"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -45,9 +46,9 @@ var Election = Topic{
 
 func oneOfThree(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		f.AddNode("cp", ControlPlane)
-		f.AddCount("web", `{"name":"web","count":1}`)
+		fixture.AddCount(f, "web", `{"name":"web","count":1}`)
 		replicas := podcount.startReplicas(t, f, "a", "b", "c")
 		testkit.Pass(time.Minute)
 		leader := leaderNow(f)
@@ -56,7 +57,7 @@ func oneOfThree(t *testing.T, podcount Program) {
 			testkit.Pass(2 * time.Second)
 		}
 		WantLabel(t, f, "cp", TotalLabel, "30")
-		testkit.WantText(t, f.CountStatus("web"), "false 30 1")
+		testkit.WantText(t, fixture.CountStatus(f, "web"), "false 30 1")
 		testkit.WantEqual(t, "the leader a minute later", leaderNow(f), leader)
 		for name, p := range replicas {
 			wantListedOnce(t, f, name)
@@ -82,7 +83,7 @@ func handover(t *testing.T, podcount Program) {
 		testkit.WantEqual(t, "the holder after the release", holderNow(f), "")
 		testkit.WantEqual(t, "the duration after the release", LeaseNow(f)["leaseDurationSeconds"], 1.0)
 
-		f.AddPods(1)
+		fixture.AddPods(f, 1)
 		wantTotalWithin(t, f, "1", 5*time.Second)
 		second := leaderNow(f)
 		if second == first {
@@ -119,7 +120,7 @@ func wantPromptStart(t *testing.T, f *fakekube.Server, leader string) {
 // twentyReplicas shows what happens when a machine comes back, or when a Deployment is scaled up.
 func twentyReplicas(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		f.AddNode("cp", ControlPlane)
 		start := time.Now()
 		for i := range 20 {
@@ -216,7 +217,7 @@ func killedLeader(t *testing.T, podcount Program) {
 			testkit.Pass(30*time.Second + rand.N(10*time.Second))
 			first := leaderNow(f)
 			f.CutOff(hostOf(first), true)
-			f.AddPods(1)
+			fixture.AddPods(f, 1)
 			wantTotalWithin(t, f, "1", 24*time.Second)
 			if leaderNow(f) == first {
 				t.Error("the killed replica has written")
@@ -236,7 +237,7 @@ func leaseTaken(t *testing.T, podcount Program) {
 			"spec": {"holderIdentity": "other", "leaseDurationSeconds": 15}
 		}`)
 		testkit.Pass(5 * time.Second)
-		f.AddPods(3)
+		fixture.AddPods(f, 3)
 		testkit.Pass(10 * time.Second)
 		WantLabel(t, f, "cp", TotalLabel, "0")
 		testkit.WantError(t, "the old leader", p.Stop(), `the lease is lost: another replica holds it: "other"`)
@@ -281,7 +282,7 @@ func (podcount Program) leaderInAWrite(t *testing.T, f *fakekube.Server, fault s
 	p := podcount.StartReplica(t, f, "a", "-pod-events", "on")
 	testkit.Pass(10 * time.Second)
 	injected := f.Script(t, fault)[0]
-	f.AddPods(1)
+	fixture.AddPods(f, 1)
 	synctest.Wait()
 	testkit.WantNumber(t, "writes in flight", injected.Used(), 1)
 	return p
@@ -325,7 +326,7 @@ func oldCacheIsNotWritten(t *testing.T, podcount Program) {
 				refused := f.Script(t, "watch "+resources+" at b:1, always: refuse 503")
 				f.EndWatches(true)
 				testkit.Pass(2 * time.Minute)
-				f.AddPods(3)
+				fixture.AddPods(f, 3)
 				testkit.Pass(2 * time.Second)
 				WantLabel(t, f, "cp", TotalLabel, "3")
 
@@ -337,7 +338,7 @@ func oldCacheIsNotWritten(t *testing.T, podcount Program) {
 				for _, fault := range refused {
 					fault.Lift()
 				}
-				f.AddPods(4)
+				fixture.AddPods(f, 4)
 				WantPeace(t, f, "-interval", "1s")
 				wantOneLeader(t, f)
 			})
@@ -357,7 +358,7 @@ func quietAndBusyClusters(t *testing.T, podcount Program) {
 		{"pods change", addNewPod, 1, confirmPatience},
 		{"pods and nodes change", func(f *fakekube.Server) {
 			addNewPod(f)
-			f.SetLabel("n1", "changed-at", fmt.Sprint(time.Now().UnixNano()))
+			fixture.SetLabel(f, "n1", "changed-at", fmt.Sprint(time.Now().UnixNano()))
 		}, 0, 20 * time.Millisecond},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -393,7 +394,7 @@ func quietAndBusyClusters(t *testing.T, podcount Program) {
 // leaderFromTheStart shows that the first lists of a replica are requested after its election, and confirm themselves.
 func leaderFromTheStart(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		f.AddNode("cp", ControlPlane)
 		f.Script(t, "* leases: delay 1s")
 		podcount.StartReplica(t, f, "a")
@@ -434,7 +435,7 @@ func leaderWithoutLists(t *testing.T, podcount Program) {
 		first, second := podcount.startTwo(t, f)
 		refused := f.Script(t, "list pods at b:1, always: refuse 403")[0]
 		first.Stop()
-		f.AddPods(1)
+		fixture.AddPods(f, 1)
 		testkit.Pass(40 * time.Minute)
 		testkit.WantNumber(t, "controllers that work", second.Logged("work begins"), 0)
 		testkit.WantText(t, second.Log.String(), `level=WARN msg="cannot confirm the cache" kind=Pod`)
@@ -454,21 +455,21 @@ func leaderWithoutCRD(t *testing.T, podcount Program) {
 	for _, after := range []time.Duration{time.Second, time.Minute} {
 		t.Run(fmt.Sprint(after, " after the removal"), func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.InstallCRD(&fakekube.CRD{HasStatus: true})
+				fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 				f.AddNode("cp", ControlPlane)
-				f.AddCount("web", `{"name":"web","count":1}`)
+				fixture.AddCount(f, "web", `{"name":"web","count":1}`)
 				first, second := podcount.startTwo(t, f)
-				f.InstallCRD(nil)
+				fixture.InstallCRD(f, nil)
 				testkit.Pass(after)
 				first.Stop()
-				f.AddPods(1)
+				fixture.AddPods(f, 1)
 				testkit.Pass(time.Minute)
 				WantLabel(t, f, "cp", TotalLabel, "1")
 				testkit.WantNumber(t, "controllers that work", second.Logged("work begins"), 2)
-				f.InstallCRD(&fakekube.CRD{HasStatus: true})
-				f.AddCount("web", `{"name":"web","count":1}`)
+				fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+				fixture.AddCount(f, "web", `{"name":"web","count":1}`)
 				WantPeace(t, f, "-interval", "1s")
-				testkit.WantText(t, f.CountStatus("web"), "true 1 1")
+				testkit.WantText(t, fixture.CountStatus(f, "web"), "true 1 1")
 			})
 		})
 	}
@@ -567,7 +568,7 @@ func addPodsUntil(t *testing.T, f *fakekube.Server, step, limit time.Duration, e
 func wantTotalWithin(t *testing.T, f *fakekube.Server, total string, limit time.Duration) {
 	t.Helper()
 	start := time.Now()
-	for f.Label("cp", TotalLabel) != total {
+	for fixture.Label(f, "cp", TotalLabel) != total {
 		testkit.Pass(50 * time.Millisecond)
 		if time.Since(start) > limit {
 			t.Fatalf("no replica has written the total %s within %v", total, limit)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -29,7 +30,7 @@ func eventsOnPodsAndNodes(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		node := f.AddNode("cp", ControlPlane)
 		f.Put("namespaces", fakekube.Object{"metadata": fakekube.Object{"name": "shop"}})
-		f.AddPods(41) // pods of the first list are not new
+		fixture.AddPods(f, 41) // pods of the first list are not new
 		podcount.Start(t, f)
 		testkit.Pass(20 * time.Second)
 		pod := f.AddPod("shop", "new", "")
@@ -80,7 +81,7 @@ func podEventsOff(t *testing.T, podcount Program) {
 				f.AddNode("cp", ControlPlane)
 				podcount.Start(t, f, "-pod-events", row.setting)
 				testkit.Pass(20 * time.Second)
-				f.AddPods(1)
+				fixture.AddPods(f, 1)
 				testkit.Pass(20 * time.Second)
 				testkit.WantNumber(t, "Events on pods", len(EventsOf(f, "PodCounted")), row.eventsOnPod)
 				testkit.WantNumber(t, "Events on nodes", len(EventsOf(f, "PodCountChanged")), 2)
@@ -136,7 +137,7 @@ func (podcount Program) writeLabelsDuring(t *testing.T, f *fakekube.Server, even
 	goroutines := runtime.NumGoroutine()
 
 	fault := f.Inject(t, eventFault)
-	f.AddPods(1500)
+	fixture.AddPods(f, 1500)
 	synctest.Wait()
 	more := runtime.NumGoroutine() - goroutines
 	testkit.WantBetween(t, "more goroutines for 1,500 waiting Events", more, math.MinInt, 10)
@@ -184,7 +185,7 @@ func wantEachEventPostedOrDropped(t *testing.T, f *fakekube.Server, p *Process, 
 func podsOfARelist(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
-		f.AddPods(2)
+		fixture.AddPods(f, 2)
 		p := podcount.Start(t, f)
 		testkit.Pass(time.Second)
 		f.LoseEvents(1)

@@ -8,6 +8,7 @@ import (
 
 	"podcount/internal/api/wire"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -41,13 +42,13 @@ func requestedFormats(t *testing.T, podcount Program) {
 		t.Run(row.args, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", ControlPlane)
-				f.AddPods(3)
+				fixture.AddPods(f, 3)
 				podcount.Start(t, f, strings.Fields(row.args)...)
 				synctest.Wait()
 				wantAccept(t, f, "pods", row.pods)
 				wantAccept(t, f, "nodes", row.nodes)
 				WantLabel(t, f, "cp", TotalLabel, "3")
-				f.AddPods(5)
+				fixture.AddPods(f, 5)
 				testkit.Pass(10 * time.Second)
 				WantLabel(t, f, "cp", TotalLabel, "5")
 			})
@@ -74,11 +75,11 @@ func singleFormat(t *testing.T, podcount Program) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.OnlyMediaType = only
 				f.AddNode("cp", ControlPlane)
-				f.AddPods(3)
+				fixture.AddPods(f, 3)
 				podcount.Start(t, f)
 				synctest.Wait()
 				WantLabel(t, f, "cp", TotalLabel, "3")
-				f.AddPods(5)
+				fixture.AddPods(f, 5)
 				f.Remove("pods", At("default", "web-0"))
 				testkit.Pass(10 * time.Second)
 				WantLabel(t, f, "cp", TotalLabel, "4")
@@ -96,7 +97,7 @@ func refusalsInProtobuf(t *testing.T, podcount Program) {
 			`list pods: 403 Forbidden: pods is forbidden`,
 			`(the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"list\"])`)
 		f.Forbid("list pods", false)
-		f.AddPods(2)
+		fixture.AddPods(f, 2)
 
 		const status = `{"kind":"Status","code":429,"reason":"TooManyRequests","message":"later",` +
 			`"details":{"retryAfterSeconds":7}}`
@@ -112,7 +113,7 @@ func refusalsInProtobuf(t *testing.T, podcount Program) {
 		testkit.WantText(t, p.Log.String(), "watch pods: 429 TooManyRequests: later")
 		testkit.WantNumber(t, "watches before the server's 7 s are over", len(f.Requests(fakekube.IsWatch("pods"))), 1)
 		testkit.Pass(15 * time.Second)
-		f.AddPods(3)
+		fixture.AddPods(f, 3)
 		synctest.Wait()
 		testkit.WantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 2)
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -40,7 +41,7 @@ func totalGoesToControlPlaneNodes(t *testing.T, podcount Program) {
 		f.AddNode("new", ControlPlane)
 		f.AddNode("old", oldControlPlane+"=true")
 		f.AddNode("worker")
-		f.AddPods(3)
+		fixture.AddPods(f, 3)
 		podcount.Start(t, f)
 		synctest.Wait()
 		WantLabel(t, f, "new", TotalLabel, "3")
@@ -62,7 +63,7 @@ func onlyWrongLabelsAreWritten(t *testing.T, podcount Program) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", ControlPlane, TotalLabel+"="+row.label)
 				f.AddNode("worker")
-				f.AddPods(3)
+				fixture.AddPods(f, 3)
 				podcount.Start(t, f)
 				testkit.Pass(time.Minute)
 				WantLabel(t, f, "cp", TotalLabel, "3")
@@ -109,7 +110,7 @@ func changeAfterAQuietStart(t *testing.T, podcount Program) {
 		f.AddNode("cp", ControlPlane, TotalLabel+"=0")
 		podcount.Start(t, f)
 		testkit.Pass(2 * time.Second) // The label is right, so nothing is written, and no interval begins.
-		f.AddPods(1)
+		fixture.AddPods(f, 1)
 		synctest.Wait()
 		WantLabel(t, f, "cp", TotalLabel, "1")
 	})
@@ -141,14 +142,14 @@ func nodesThatChangeRole(t *testing.T, podcount Program) {
 		f.AddNode("a", ControlPlane)
 		f.AddNode("b")
 		f.AddNode("left", TotalLabel+"=7") // has the label of an earlier podcount
-		f.AddPods(2)
+		fixture.AddPods(f, 2)
 		podcount.Start(t, f)
 		synctest.Wait()
 		WantLabel(t, f, "a", TotalLabel, "2")
 		WantLabel(t, f, "left", TotalLabel, "-")
 		testkit.Pass(10 * time.Second)
-		f.SetLabel("a", ControlPlane, nil)
-		f.SetLabel("b", ControlPlane, "")
+		fixture.SetLabel(f, "a", ControlPlane, nil)
+		fixture.SetLabel(f, "b", ControlPlane, "")
 		testkit.Pass(time.Second)
 		WantLabel(t, f, "a", TotalLabel, "-")
 		WantLabel(t, f, "b", TotalLabel, "2")
@@ -169,11 +170,11 @@ func answerUpdatesTheCache(t *testing.T, podcount Program) {
 func otherClientsAreCorrected(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
-		f.AddPods(2)
+		fixture.AddPods(f, 2)
 		podcount.Start(t, f)
 		for _, wrong := range []any{"99", nil} {
 			testkit.Pass(15 * time.Second)
-			f.SetLabel("cp", TotalLabel, wrong)
+			fixture.SetLabel(f, "cp", TotalLabel, wrong)
 			testkit.Pass(time.Second)
 			WantLabel(t, f, "cp", TotalLabel, "2")
 		}
@@ -183,7 +184,7 @@ func otherClientsAreCorrected(t *testing.T, podcount Program) {
 func recreatedNodes(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
-		f.AddPods(2)
+		fixture.AddPods(f, 2)
 		podcount.Start(t, f)
 		testkit.Pass(30 * time.Second)
 		for range 3 { // The second and third time follow right after a write to the old node.
@@ -231,7 +232,7 @@ func totalComesFirst(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		addNodes(f, 300)
 		f.AddNode("cp", ControlPlane)
-		f.AddPods(3)
+		fixture.AddPods(f, 3)
 		podcount.Start(t, f, "-node-label", OwnPodsLabel)
 		synctest.Wait()
 		WantLabel(t, f, "cp", TotalLabel, "3")
@@ -243,7 +244,7 @@ func changedTotalComesFirst(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		addNodes(f, 1000)
 		f.AddNode("cp", ControlPlane)
-		f.AddPods(3)
+		fixture.AddPods(f, 3)
 		podcount.Start(t, f, "-node-label", OwnPodsLabel)
 		testkit.Pass(15 * time.Second) // more than an interval since the first write of the total
 		before := len(WritesTo(f))
@@ -315,7 +316,7 @@ func totalNodes(t *testing.T, podcount Program) {
 				f.AddNode("a", "zone=a")
 				f.AddNode("b", "zone=b")
 				f.AddNode("c")
-				f.AddPods(1)
+				fixture.AddPods(f, 1)
 				podcount.Start(t, f, "-total-nodes", row.selector)
 				synctest.Wait()
 				WantLabel(t, f, "a", TotalLabel, row.a)
@@ -329,7 +330,7 @@ func totalNodes(t *testing.T, podcount Program) {
 func noNodeForTheTotal(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("worker")
-		f.AddPods(1)
+		fixture.AddPods(f, 1)
 		p := podcount.Start(t, f)
 		testkit.Pass(5 * time.Minute)
 		testkit.WantNumber(t, "reports that no node gets it", p.Logged("no node gets the total"), 1)
@@ -344,7 +345,7 @@ func emptyClusters(t *testing.T, podcount Program) {
 		testkit.WantNumber(t, "warnings at the start", p.Logged("level=WARN"), 1)
 
 		f.AddNode("worker")
-		f.AddPods(2)
+		fixture.AddPods(f, 2)
 		WantPeace(t, f)
 		testkit.WantNumber(t, "writes", len(WritesTo(f)), 0)
 
@@ -362,9 +363,9 @@ func emptyClusters(t *testing.T, podcount Program) {
 // twoWithoutAnElection runs two podcounts that see the same changes, and then two of which one sees fewer pods.
 func twoWithoutAnElection(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		f.AddNode("cp", ControlPlane)
-		f.AddCount("web", `{"name":"web","count":18}`)
+		fixture.AddCount(f, "web", `{"name":"web","count":18}`)
 		podcount.Start(t, f, "-master", "http://a:1")
 		podcount.Start(t, f, "-master", "http://b:1")
 		changes := 1 // the first label and the first status

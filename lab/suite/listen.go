@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -56,7 +57,7 @@ func ready(t *testing.T, podcount Program) {
 	want("/healthz", 200, "ok\n")
 
 	close(answer)
-	f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "0" })
+	f.Await(t, "the label", func() bool { return fixture.Label(f, "cp", TotalLabel) == "0" })
 	want("/readyz", 200, "ok\n")
 
 	// Without the server, podcount is alive, and as ready as before.
@@ -91,15 +92,15 @@ type getPage func(path string) (code int, text string)
 func startSettled(t *testing.T, start func(*testing.T, *fakekube.Server, ...string) getPage) getPage {
 	t.Helper()
 	f := fakekube.New()
-	f.InstallCRD(&fakekube.CRD{HasStatus: true})
+	fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 	f.AddNode("cp", ControlPlane)
-	f.AddPods(3)
-	f.AddCount("nginx", `{"name":"nginx","count":1}`)
+	fixture.AddPods(f, 3)
+	fixture.AddCount(f, "nginx", `{"name":"nginx","count":1}`)
 	get := start(t, f, "-leader-elect", "-interval", "10ms")
-	f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "3" })
+	f.Await(t, "the label", func() bool { return fixture.Label(f, "cp", TotalLabel) == "3" })
 	f.AddPod("default", "one-more", "")
-	f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "4" })
-	f.Await(t, "the status", func() bool { return strings.HasPrefix(f.CountStatus("nginx"), "false") })
+	f.Await(t, "the label", func() bool { return fixture.Label(f, "cp", TotalLabel) == "4" })
+	f.Await(t, "the status", func() bool { return strings.HasPrefix(fixture.CountStatus(f, "nginx"), "false") })
 	f.Await(t, "two Events on the node", func() bool { return len(EventsOf(f, "PodCountChanged")) == 2 })
 	f.Await(t, "an Event on the new pod", func() bool { return len(EventsOf(f, "PodCounted")) == 1 })
 	f.Await(t, "an Event on the Count", func() bool { return len(EventsOf(f, "Synced")) == 1 })

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -65,7 +66,7 @@ func cronJob(t *testing.T, podcount Program) {
 	})
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
-		f.AddPods(3)
+		fixture.AddPods(f, 3)
 		p := podcount.Start(t, f, args...)
 		testkit.Pass(time.Minute)
 		WantLabel(t, f, "cp", TotalLabel, "3")

@@ -10,6 +10,7 @@ import (
 
 	"podcount/internal/run/options"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -36,13 +37,13 @@ var Once = Topic{
 
 func onceWritesAndExits(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		f.AddNode("cp", ControlPlane)
 		f.AddNode("n1")
 		f.AddNode("left", TotalLabel+"=7")
 		f.AddPod("default", "p1", "n1")
-		f.AddPodWithLabels("p2", fakekube.Object{"app": "nginx"})
-		f.AddCount("nginx", `{"name":"nginx","count":1}`)
+		fixture.AddPodWithLabels(f, "p2", fakekube.Object{"app": "nginx"})
+		fixture.AddCount(f, "nginx", `{"name":"nginx","count":1}`)
 		start := time.Now()
 		err := podcount.Start(t, f, "-once", "-node-label", OwnPodsLabel).Finish()
 		testkit.WantError(t, "-once", err, "")
@@ -50,7 +51,7 @@ func onceWritesAndExits(t *testing.T, podcount Program) {
 		WantLabel(t, f, "cp", TotalLabel, "2")
 		WantLabel(t, f, "n1", OwnPodsLabel, "1")
 		WantLabel(t, f, "left", TotalLabel, "-")
-		testkit.WantText(t, f.CountStatus("nginx"), "true 1 1")
+		testkit.WantText(t, fixture.CountStatus(f, "nginx"), "true 1 1")
 		testkit.WantNumber(t, "Events on changed labels", len(EventsOf(f, "PodCountChanged")), 5)
 
 		before := len(WritesTo(f))
@@ -81,7 +82,7 @@ func onceWaitsForReader(t *testing.T, podcount Program) {
 		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				addNodes(f, 500)
-				f.AddPods(3)
+				fixture.AddPods(f, 3)
 				reading := make(chan struct{})
 				if row.isRead {
 					close(reading)
@@ -153,7 +154,7 @@ func onceWithoutLists(t *testing.T, podcount Program) {
 	} {
 		t.Run(row.kind, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.InstallCRD(&fakekube.CRD{HasStatus: true})
+				fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 				f.AddNode("cp", ControlPlane)
 				f.Script(t, "* "+row.path+", always: refuse 503")
 				start := time.Now()
@@ -228,8 +229,8 @@ func onceTimeoutOfLists(t *testing.T, podcount Program) {
 
 func onceWithDroppedStatus(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true, DropsStatus: true})
-		f.AddCount("nginx", `{"name":"nginx","count":1}`)
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true, DropsStatus: true})
+		fixture.AddCount(f, "nginx", `{"name":"nginx","count":1}`)
 		p := podcount.Start(t, f, "-once")
 		testkit.WantError(t, "-once", p.Finish(), "count could not correct 1 object (default/nginx)")
 		testkit.WantText(t, p.Log.String(), "1 count: 0 written, 0 right, 1 failed, in ")
@@ -238,13 +239,13 @@ func onceWithDroppedStatus(t *testing.T, podcount Program) {
 
 func onceWithRemovedResource(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		f.AddNode("cp", ControlPlane)
 		f.Script(t, "list counts, always: refuse 503")
 		start := time.Now()
 		p := podcount.Start(t, f, "-once")
 		testkit.Pass(time.Second)
-		f.InstallCRD(nil)
+		fixture.InstallCRD(f, nil)
 		testkit.WantError(t, "-once", p.Finish(), "")
 		testkit.WantBetween(t, "time it took", time.Since(start), 0, 30*time.Second)
 	})
@@ -283,7 +284,7 @@ func summaryAddsUp(t *testing.T, podcount Program) {
 		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				addNodes(f, 10)
-				f.AddPods(2)
+				fixture.AddPods(f, 2)
 				p := podcount.Start(t, f, "-once", "-total-nodes", "", "-qps", "1", "-burst", "1", "-workers", "1")
 				testkit.Pass(5500 * time.Millisecond) // six writes, at one a second
 				row.change(f, p)
@@ -298,7 +299,7 @@ func summaryAddsUp(t *testing.T, podcount Program) {
 func removeWrittenNodes(f *fakekube.Server, _ *Process) {
 	for _, node := range f.All("nodes") {
 		key := fakekube.KeyOf(node)
-		if f.Label(key.Name, TotalLabel) == "2" {
+		if fixture.Label(f, key.Name, TotalLabel) == "2" {
 			f.Remove("nodes", key)
 		}
 	}
@@ -306,9 +307,9 @@ func removeWrittenNodes(f *fakekube.Server, _ *Process) {
 
 func onceNamesWrongObjects(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		f.AddNode("cp", ControlPlane)
-		f.AddCount("nginx", `{"name":"nginx","count":1}`)
+		fixture.AddCount(f, "nginx", `{"name":"nginx","count":1}`)
 		f.Script(t, "write nodes|counts/status, always: refuse 500")
 		err := podcount.Start(t, f, "-once").Finish()
 		const want = "-once: pod-count could not correct 1 object (cp); " +
@@ -321,15 +322,15 @@ func onceNamesWrongObjects(t *testing.T, podcount Program) {
 
 func onceSummary(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
-		f.AddPods(2)
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+		fixture.AddPods(f, 2)
 		for i := range 47 {
 			f.AddNode(fmt.Sprint("n", i), TotalLabel+"=2")
 		}
 		f.AddNode("refused")
 		f.AddNode("cp-1")
 		f.AddNode("cp-2")
-		f.AddCount("nginx", `{"name":"nginx","count":1}`)
+		fixture.AddCount(f, "nginx", `{"name":"nginx","count":1}`)
 		f.Script(t, "patch nodes refused, always: refuse 500")
 		p := podcount.Start(t, f, "-once", "-total-nodes", "")
 		testkit.WantError(t, "-once", p.Finish(), "(refused)")
@@ -377,7 +378,7 @@ func prune(t *testing.T, podcount Program) {
 		f.AddNode("cp", ControlPlane, TotalLabel+"=3", OwnPodsLabel+"=3", "z/other=1")
 		f.AddNode("n1", TotalLabel+"=3", OwnPodsLabel+"=1")
 		f.AddNode("n2")
-		f.AddPods(3)
+		fixture.AddPods(f, 3)
 		err := podcount.Start(t, f, "-prune", "-dry-run", "-node-label", OwnPodsLabel).Finish()
 		testkit.WantError(t, "a dry run", err, "")
 		WantLabel(t, f, "cp", TotalLabel, "3")

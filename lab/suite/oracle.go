@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -15,7 +16,7 @@ import (
 // the label.
 func WantLabel(t *testing.T, f *fakekube.Server, node, label, want string) {
 	t.Helper()
-	got := f.Label(node, label)
+	got := fixture.Label(f, node, label)
 	if got != want {
 		t.Errorf("node %s: label %s is %s, want %s", node, label, got, want)
 	}
@@ -52,7 +53,7 @@ func WantPeaceAndCount(t *testing.T, f *fakekube.Server, args ...string) {
 	WantPeace(t, f, args...)
 	pods := len(f.All("pods"))
 	want := fmt.Sprint(pods == 18, " ", pods, " 1")
-	testkit.WantEqual(t, "the Count's status", f.CountStatus("web"), want)
+	testkit.WantEqual(t, "the Count's status", fixture.CountStatus(f, "web"), want)
 }
 
 // wantRightLabels fails the test for each label of a node that does not show the number of the fake's pods.

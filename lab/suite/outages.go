@@ -12,6 +12,7 @@ import (
 
 	"podcount/internal/api/kube"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -37,9 +38,9 @@ func unreachableServer(t *testing.T, podcount Program) {
 	} {
 		t.Run(row.err, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.InstallCRD(&fakekube.CRD{HasStatus: true})
+				fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 				f.AddNode("cp", ControlPlane)
-				f.AddPods(2)
+				fixture.AddPods(f, 2)
 				n := f.ServeIn(t)
 				var isUp atomic.Bool
 				dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -95,6 +96,7 @@ func outageOfWrites(t *testing.T, podcount Program) {
 
 // writingAgain shows what podcount reports when an outage ends without a write, because nothing is left to write.
 func writingAgain(t *testing.T, podcount Program) {
+	setsLabel := func(f *fakekube.Server, _ *Process) { fixture.SetLabel(f, "cp", TotalLabel, "0") }
 	for _, row := range []struct {
 		name string
 		end  func(f *fakekube.Server, p *Process)
@@ -102,7 +104,7 @@ func writingAgain(t *testing.T, podcount Program) {
 	}{
 		{"podcount stops", func(_ *fakekube.Server, p *Process) { p.Stop() }, 0},
 		{"the node is removed", func(f *fakekube.Server, _ *Process) { f.Remove("nodes", At("", "cp")) }, 1},
-		{"another client sets the label", func(f *fakekube.Server, _ *Process) { f.SetLabel("cp", TotalLabel, "0") }, 1},
+		{"another client sets the label", setsLabel, 1},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
@@ -174,7 +176,7 @@ func startWithoutRights(t *testing.T, podcount Program) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", ControlPlane, TotalLabel+"=7")
 				f.AddNode("worker", TotalLabel+"=7")
-				f.AddPods(2)
+				fixture.AddPods(f, 2)
 				f.Forbid(verb+" pods", true)
 				p := podcount.Start(t, f, "-v", "0")
 				testkit.Pass(9 * time.Minute)
@@ -184,7 +186,7 @@ func startWithoutRights(t *testing.T, podcount Program) {
 				if verb == "list" {
 					testkit.WantNumber(t, "writes before the list of pods", len(WritesTo(f)), 0)
 				}
-				f.AddPods(3)
+				fixture.AddPods(f, 3)
 				f.Forbid(verb+" pods", false)
 				WantPeace(t, f)
 			})

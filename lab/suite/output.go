@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -71,7 +72,7 @@ func verbosity(t *testing.T, podcount Program) {
 		t.Run("-v "+row.v, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", ControlPlane)
-				f.AddPods(3)
+				fixture.AddPods(f, 3)
 				p := podcount.Start(t, f, "-v", row.v)
 				synctest.Wait()
 				f.AddPod("default", "late", "")
@@ -122,7 +123,7 @@ func podPrinter(t *testing.T, podcount Program) {
 		testkit.Pass(time.Second)
 		f.AddPod("default", "b", "")
 		synctest.Wait()
-		f.AddPodWithLabels("b", fakekube.Object{"app": "web", "new": "label"})
+		fixture.AddPodWithLabels(f, "b", fakekube.Object{"app": "web", "new": "label"})
 		synctest.Wait()
 		f.Remove("pods", At("default", "a"))
 		synctest.Wait()

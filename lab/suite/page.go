@@ -18,6 +18,7 @@ import (
 	"podcount/internal/view/page"
 	"podcount/internal/view/trace"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -114,7 +115,7 @@ func silenceOnPage(t *testing.T, podcount Program) {
 	f := fakekube.New()
 	f.AddNode("cp", ControlPlane)
 	get := podcount.startPage(t, f)
-	f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "0" })
+	f.Await(t, "the label", func() bool { return fixture.Label(f, "cp", TotalLabel) == "0" })
 	testkit.WantEqual(t, "silence of a server that answers", stateOf(t, get).Silence == nil, true)
 	f.Script(t, "watch nodes, always: drop request")
 	f.EndWatches(true)
@@ -136,7 +137,7 @@ func eventsPage(t *testing.T, podcount Program) {
 	f := fakekube.New()
 	f.AddNode("cp", ControlPlane)
 	address := podcount.startServing(t, f, pageMark, "-page", "127.0.0.1:0", "-interval", "10ms")
-	f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "0" })
+	f.Await(t, "the label", func() bool { return fixture.Label(f, "cp", TotalLabel) == "0" })
 	client := &http.Client{Timeout: 30 * time.Second} // so that a step that does not come fails the test
 	resp, err := client.Get("http://" + address + "/events?steps=1")
 	if err != nil {
@@ -193,7 +194,7 @@ func addressOfPage(t *testing.T, podcount Program) {
 	f := fakekube.New()
 	f.AddNode("cp", ControlPlane)
 	p := podcount.StartWith(t, nil, Wiring{Dial: new(net.Dialer).DialContext}, "-master", f.ServeFor(t), "-page", free)
-	f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "0" })
+	f.Await(t, "the label", func() bool { return fixture.Label(f, "cp", TotalLabel) == "0" })
 	testkit.WantText(t, stateOf(t, pagesAt(t, free)).Version, "dev")
 	testkit.WantNumber(t, "lines with the address that the flag names", p.Logged("the page is served"), 0)
 }
@@ -248,7 +249,7 @@ func leaseSteps(t *testing.T, podcount Program) {
 	ctx, cancel := context.WithCancel(trace.NewContext(t.Context(), tr))
 	ended := make(chan error)
 	go func() { ended <- podcount(ctx, args, NoEnv, io.Discard, io.Discard, nil) }()
-	f.Await(t, "the label", func() bool { return f.Label("cp", TotalLabel) == "0" })
+	f.Await(t, "the label", func() bool { return fixture.Label(f, "cp", TotalLabel) == "0" })
 	cancel()
 	testkit.WantError(t, "podcount", <-ended, "")
 	testkit.WantEqual(t, "the steps", steps, []string{"acquired kube-system/podcount", "released kube-system/podcount"})

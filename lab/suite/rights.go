@@ -9,6 +9,7 @@ import (
 
 	"podcount/internal/api/yaml"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -63,7 +64,7 @@ func rightsAreThoseUsed(t *testing.T, podcount Program) {
 
 // liveWithEverything starts podcount by calling start, and makes podcount send each kind of request that it ever sends.
 func liveWithEverything(f *fakekube.Server, start func()) {
-	f.InstallCRD(&fakekube.CRD{HasStatus: true})
+	fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 	f.AddNode("cp", ControlPlane)
 	for _, ns := range []string{"a", "leases"} {
 		f.Put("namespaces", fakekube.Object{"metadata": fakekube.Object{"name": ns}})

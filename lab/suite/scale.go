@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -69,10 +70,10 @@ type versionFrom struct {
 // liveAnHour runs podcount on an idle cluster.
 func (podcount Program) liveAnHour(t *testing.T, f *fakekube.Server, args ...string) *hour {
 	t.Helper()
-	f.InstallCRD(&fakekube.CRD{HasStatus: true})
+	fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 	f.AddNode("cp", ControlPlane)
-	f.AddPods(2)
-	f.AddCount("web", `{"name":"web","count":2}`)
+	fixture.AddPods(f, 2)
+	fixture.AddCount(f, "web", `{"name":"web","count":2}`)
 	h := &hour{T: t, start: time.Now(), sent: map[string][]fakekube.Request{}}
 	podcount.Start(t, f, args...)
 	h.live(f)
@@ -234,7 +235,7 @@ func busyMinute(t *testing.T, podcount Program) {
 		for _, name := range nodes {
 			f.AddNode(name)
 		}
-		f.SetLabel("cp", ControlPlane, "")
+		fixture.SetLabel(f, "cp", ControlPlane, "")
 		podcount.Start(t, f, "-node-label", OwnPodsLabel, "-v", "0")
 		synctest.Wait()
 		first := f.Latest()

@@ -18,6 +18,7 @@ import (
 
 	"podcount/internal/api/wire"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -168,7 +169,7 @@ func hugeTexts(t *testing.T, podcount Program) {
 // the log is too long.
 func (h hugeText) run(t *testing.T) (peak int) {
 	f := fakekube.New()
-	f.InstallCRD(&fakekube.CRD{HasStatus: true})
+	fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 	for i := range h.nodes {
 		f.AddNode(fmt.Sprintf("n%d", i), ControlPlane)
 	}

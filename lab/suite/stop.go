@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -67,7 +68,7 @@ func stopAtAnyStage(t *testing.T, podcount Program) {
 		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", ControlPlane)
-				f.AddPods(2)
+				fixture.AddPods(f, 2)
 				faults := f.Script(t, row.faults)
 				p := podcount.Start(t, f)
 				testkit.Pass(row.after)
@@ -77,7 +78,7 @@ func stopAtAnyStage(t *testing.T, podcount Program) {
 				for _, fault := range faults {
 					fault.Lift()
 				}
-				f.AddPods(4)
+				fixture.AddPods(f, 4)
 				podcount.Start(t, f)
 				WantPeace(t, f)
 			})
@@ -93,7 +94,7 @@ func wantPromptStop(t *testing.T, f *fakekube.Server, p *Process, mayTake time.D
 		isLeaseUpdate := r.Method == "PUT" && r.Path == LeasePath
 		return !isEvent(r) && !isLeaseUpdate
 	}
-	f.AddPods(3)
+	fixture.AddPods(f, 3)
 	synctest.Wait()
 	before := len(f.Requests(isWork))
 	stopped := time.Now()

@@ -11,6 +11,7 @@ import (
 
 	"podcount/internal/api/kube"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -164,7 +165,7 @@ func lagging(versions int, d time.Duration) disaster {
 func laggingSeen(t *testing.T, f *fakekube.Server, p *Process) {
 	catchUp := f.Lag(fakekube.Requests{}, 20)
 	pause(25 * time.Second)
-	if f.Label("cp", TotalLabel) == strconv.Itoa(len(f.All("pods"))) {
+	if fixture.Label(f, "cp", TotalLabel) == strconv.Itoa(len(f.All("pods"))) {
 		t.Error("podcount shows the newest total, so the server does not lag")
 	}
 	catchUp()
@@ -191,12 +192,12 @@ func (podcount Program) Survive(t *testing.T, f *fakekube.Server, fault func(p *
 func SurviveFrom(t *testing.T, f *fakekube.Server, start func(args ...string) *Process, fault func(p *Process)) {
 	t.Helper()
 	args := []string{"-node-label", OwnPodsLabel}
-	f.InstallCRD(&fakekube.CRD{HasStatus: true})
+	fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 	f.AddNode("cp", ControlPlane)
 	f.AddNode("other", ControlPlane)
 	f.AddNode("worker")
 	f.AddPod("default", "there", "worker")
-	f.AddCount("web", `{"name":"web","count":18}`)
+	fixture.AddCount(f, "web", `{"name":"web","count":18}`)
 	p := start(args...)
 	Churn(f, 10)
 	ended := make(chan struct{})
@@ -205,7 +206,7 @@ func SurviveFrom(t *testing.T, f *fakekube.Server, start func(args ...string) *P
 		close(ended)
 	}()
 	Churn(f, 20)
-	f.AddPods(2) // This total is new, so podcount must write it.
+	fixture.AddPods(f, 2) // This total is new, so podcount must write it.
 	<-ended
 	WantPeaceAndCount(t, f, args...)
 }
@@ -220,9 +221,9 @@ func longOutages(t *testing.T, podcount Program) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.InstallCRD(&fakekube.CRD{HasStatus: true})
+				fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 				f.AddNode("cp", ControlPlane)
-				f.AddPods(2)
+				fixture.AddPods(f, 2)
 				p := podcount.Start(t, f)
 				testkit.Pass(5 * time.Minute) // The backoffs are reset.
 				dialed := p.Net.Dialed()
@@ -332,7 +333,7 @@ func nextProcess(t *testing.T, podcount Program) {
 		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", ControlPlane)
-				f.AddPods(2)
+				fixture.AddPods(f, 2)
 				fault, err := fakekube.ParseFault(row.fault)
 				if err != nil {
 					t.Fatal(err)
@@ -359,9 +360,9 @@ func nextProcess(t *testing.T, podcount Program) {
 func backTogether(t *testing.T, podcount Program) {
 	for range 10 { // because of the jitter
 		Simulate(t, func(t *testing.T, f *fakekube.Server) {
-			f.InstallCRD(&fakekube.CRD{HasStatus: true})
+			fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 			f.AddNode("cp", ControlPlane)
-			f.AddCount("web", `{"name":"nginx","count":1}`)
+			fixture.AddCount(f, "web", `{"name":"nginx","count":1}`)
 			p := podcount.Start(t, f, "-v", "2")
 			testkit.Pass(10 * time.Second)
 			for _, away := range []time.Duration{time.Minute, 10 * time.Second, 5 * time.Second, 10 * time.Second} {
@@ -508,7 +509,7 @@ func halfDead(t *testing.T, podcount Program) {
 		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", ControlPlane)
-				f.AddPods(4500)
+				fixture.AddPods(f, 4500)
 				p := podcount.Start(t, f, "-v", "0", "-wire", "json")
 				testkit.Pass(time.Minute)
 				row.faults(t, f, p)
@@ -528,14 +529,14 @@ func halfDead(t *testing.T, podcount Program) {
 func sickKind(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		p := podcount.Start(t, f, "-v", "0", "-leader-elect")
 		testkit.Pass(time.Minute)
 		f.Script(t, "watch counts, always: drop request")
 		f.EndWatches(true)
 		testkit.Pass(time.Minute)
 		f.Script(t, "patch nodes, always: drop request")
-		f.AddPods(3)
+		fixture.AddPods(f, 3)
 		testkit.Pass(30 * time.Minute)
 		testkit.WantBetween(t, "reports of the kind", p.Logged(`level=WARN msg="cannot watch" kind=Count`), 29, 33)
 		testkit.WantBetween(t, "reports of the write", p.Logged(`level=WARN msg="cannot reconcile"`), 29, 33)
@@ -572,11 +573,11 @@ func writeIsRepeated(t *testing.T, podcount Program) {
 	for range 40 { // because of the jitter
 		Simulate(t, func(t *testing.T, f *fakekube.Server) {
 			f.AddNode("cp", ControlPlane)
-			f.AddPods(1)
+			fixture.AddPods(f, 1)
 			p := podcount.Start(t, f)
 			testkit.Pass(time.Minute)
 			f.Script(t, "patch nodes: drop request") // so that the key fails when the server goes
-			f.AddPods(2)
+			fixture.AddPods(f, 2)
 			testkit.Pass(time.Millisecond)
 			p.Net.Kill()
 			testkit.Pass(50 * time.Second) // the backoff of the key is half a minute or more now

@@ -9,6 +9,7 @@ import (
 	"podcount/internal/api/kube"
 	"podcount/internal/api/retry"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -31,7 +32,7 @@ func nothingBeforeTheLists(t *testing.T, podcount Program) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
 				f.AddNode("cp", ControlPlane, TotalLabel+"=500")
 				f.AddNode("worker", TotalLabel+"=500")
-				f.AddPods(500)
+				fixture.AddPods(f, 500)
 				f.Inject(t, fakekube.Fault{
 					On:    fakekube.Requests{Verb: "list", Resource: resource},
 					Times: 3,
@@ -121,7 +122,7 @@ func (podcount Program) retryWrite(t *testing.T, f *fakekube.Server, ft fakekube
 	t.Helper()
 	f.AddNode("cp", ControlPlane)
 	f.AddNode("other", ControlPlane)
-	f.AddPods(2)
+	fixture.AddPods(f, 2)
 	ft.On = fakekube.Requests{If: fakekube.IsWrite, Name: "cp"}
 	f.Inject(t, ft)
 	p := podcount.Start(t, f)
@@ -231,7 +232,7 @@ var nodeTarget = target{
 	name: "a node",
 	path: "/api/v1/nodes/cp",
 	change: func(f *fakekube.Server, value any) {
-		f.SetLabel("cp", TotalLabel, value)
+		fixture.SetLabel(f, "cp", TotalLabel, value)
 	},
 	recreate: func(f *fakekube.Server) {
 		f.Remove("nodes", At("", "cp"))
@@ -252,7 +253,7 @@ var countTarget = target{
 	},
 	recreate: func(f *fakekube.Server) {
 		f.Remove("counts", At("default", "web"))
-		f.AddCount("web", `{"name":"web","count":18}`)
+		fixture.AddCount(f, "web", `{"name":"web","count":18}`)
 	},
 }
 
@@ -377,14 +378,14 @@ func rightAfterTheWait(t *testing.T, podcount Program) {
 
 func newestAfterTheWait(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.InstallCRD(&fakekube.CRD{HasStatus: true})
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		podcount.Start(t, f, slowly...)
 		testkit.Pass(time.Minute)
-		f.AddCount("first", `{"name":"a","count":1}`)
+		fixture.AddCount(f, "first", `{"name":"a","count":1}`)
 		testkit.Pass(time.Second)
-		f.AddCount("second", `{"name":"b","count":1}`)
+		fixture.AddCount(f, "second", `{"name":"b","count":1}`)
 		testkit.Pass(time.Second)
-		f.AddPodWithLabels("b", fakekube.Object{"app": "b"})
+		fixture.AddPodWithLabels(f, "b", fakekube.Object{"app": "b"})
 		testkit.Pass(10 * time.Second)
 		wantStatus(t, f, "first", "false 0 1")
 		wantStatus(t, f, "second", "true 1 1")

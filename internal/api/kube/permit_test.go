@@ -13,6 +13,7 @@ import (
 
 	"podcount/internal/api/kubeconfig"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -98,7 +99,7 @@ func TestPermitThatEndsDuringTheDialStopsTheWrite(t *testing.T) {
 
 		client.SetPermit(permitOf(func() error { return nil }))
 		err = client.Send(t.Context(), patch, nil)
-		if err != nil || f.Label("n", "a") != "b" {
+		if err != nil || fixture.Label(f.Server, "n", "a") != "b" {
 			t.Errorf("with a permit: %v", err)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -19,7 +20,7 @@ var watchOfPods = Request{Method: "GET", Path: "/api/v1/pods", Query: url.Values
 
 func TestSilentStreamEnds(t *testing.T) {
 	simulate(t, func(t *testing.T, f server) {
-		f.AddPods(2)
+		fixture.AddPods(f.Server, 2)
 		f.Script(t, "list pods: hang after 10 bytes")
 		client := clientOf(t, f, noCredential, Options{})
 		s, err := client.Stream(t.Context(), Request{Method: "GET", Path: "/api/v1/pods"})
@@ -118,7 +119,7 @@ func TestAnswerMustBeJSONOrProtobuf(t *testing.T) {
 
 func TestStreamKnowsItsForm(t *testing.T) {
 	simulate(t, func(t *testing.T, f server) {
-		f.AddPods(1)
+		fixture.AddPods(f.Server, 1)
 		client := clientOf(t, f, noCredential, Options{})
 		for accept, want := range map[string]bool{
 			"":                                    false,
