@@ -675,7 +675,7 @@ func TestLostLinesAreCountedByTheirStream(t *testing.T) {
 			}
 			return w
 		}
-		podcount.StartWith(t, f.ServeIn(t), suite.Wiring{Pipe: breakStderr},
+		podcount.StartWith(t, fixture.Network(t, f), suite.Wiring{Pipe: breakStderr},
 			"-master", "http://127.0.0.1:1", "-controllers", "*,looks")
 		testkit.Pass(time.Second)
 		testkit.WantText(t, metrics(), `podcount_lines_dropped_total{stream="stdout"} 0`+"\n")
@@ -983,7 +983,7 @@ func TestCrowdRecovers(t *testing.T) {
 
 func TestBehavioursOnTheFake(t *testing.T) {
 	f := fakekube.New()
-	server, ca := f.ServeTLSFor(t)
+	server, ca := fixture.Listen(t, f)
 	f.Allow("admin")
 	f.Compact()
 	file := filepath.Join(t.TempDir(), "config")

@@ -94,7 +94,7 @@ func newPodCache(client *kube.Client, log *slog.Logger, kind Kind[*Pod]) *Reflec
 
 // reflectPods starts a reflector of the fake's pods, which runs until the test ends.
 func reflectPods(t *testing.T, f *fakekube.Server) *testReflector {
-	r := &testReflector{net: f.ServeIn(t), log: &testkit.Buffer{}}
+	r := &testReflector{net: fixture.Network(t, f), log: &testkit.Buffer{}}
 	log := newLog(r.log, levelRequest)
 	client := newAnonymousClient(r.net.Dial, log)
 	kind := Kind[*Pod]{
@@ -1635,7 +1635,7 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 
 func TestListOfTooManyObjectsIsAnError(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		client := newAnonymousClient(f.ServeIn(t).Dial, quietLog())
+		client := newAnonymousClient(fixture.Network(t, f).Dial, quietLog())
 		defer client.Close()
 		r := newPodCache(client, quietLog(), *podKind("app"))
 		for pods := range 4 {

@@ -75,7 +75,7 @@ func wrongCertificate(w *world) {
 	if len(w.ca) == 0 {
 		w.cannotShow("the kubeconfig has no certificate-authority of its own")
 	}
-	otherCA := fakekube.NewAuthority(w, "another CA").PEM()
+	otherCA := fakekube.NewAuthority("another CA").PEM()
 	inYAML := base64.StdEncoding.EncodeToString
 	for _, row := range []struct{ name, from, to, want string }{
 		{"another CA", inYAML(w.ca), inYAML(otherCA), "give the CA of this cluster as certificate-authority"},

@@ -274,8 +274,8 @@ func allowSlowly(rw http.ResponseWriter, r *http.Request) {
 // serveTLS serves a handler until the test ends. It returns the URL, and the CA of its certificate in PEM.
 func (w *world) serveTLS(handler http.HandlerFunc) (url string, ca []byte) {
 	w.Helper()
-	authority := fakekube.NewAuthority(w, "a webhook's CA")
-	certificate, key := authority.Issue(w, "webhook", nil)
+	authority := fakekube.NewAuthority("a webhook's CA")
+	certificate, key := authority.Issue("webhook", nil)
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		w.Fatal(err)

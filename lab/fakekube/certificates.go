@@ -16,50 +16,39 @@ import (
 )
 
 // Authority is a CA for tests. Its certificates are valid from 1990 to 2100, which includes the start of virtual time
-// in 2000.
+// in 2000. The zero Authority has no certificate itself, so each certificate that it issues is self-signed.
 type Authority struct {
 	cert *x509.Certificate // nil until its own certificate, which it signs itself, exists
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority creates a CA with this name. Any error, also from its methods, ends the test.
-func NewAuthority(t TB, name string) *Authority {
-	t.Helper()
-	ca, err := newAuthority(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return ca
-}
-
-func newAuthority(name string) (*Authority, error) {
+// NewAuthority creates a CA with this name.
+func NewAuthority(name string) *Authority {
 	ca := &Authority{}
-	certPEM, keyPEM, err := ca.issue(name, func(c *x509.Certificate) {
+	certPEM, keyPEM := ca.Issue(name, func(c *x509.Certificate) {
 		c.IsCA = true
 		c.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
 		c.ExtKeyUsage = nil
 		c.DNSNames = nil
 		c.IPAddresses = nil
 	})
-	if err != nil {
-		return nil, err
-	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
-		return nil, err
+		panic(err)
 	}
 	ca.cert = pair.Leaf
 	ca.key = pair.PrivateKey.(*ecdsa.PrivateKey)
-	return ca, nil
+	return ca
 }
 
 // Issue returns a new certificate with this name, and its key, in PEM. It suits clients, and servers at 127.0.0.1 and
-// localhost. The name must not be the CA's. change may modify the certificate before it is signed, or be nil.
-func (ca *Authority) Issue(t TB, name string, change func(*x509.Certificate)) (certPEM, keyPEM []byte) {
-	t.Helper()
+// localhost. change may modify the certificate before it is signed, or be nil: the groups of a client are the
+// Organization of its Subject, and members of system:masters may do everything. Issue panics if the name is the CA's,
+// or if change has made the certificate invalid.
+func (ca *Authority) Issue(name string, change func(*x509.Certificate)) (certPEM, keyPEM []byte) {
 	certPEM, keyPEM, err := ca.issue(name, change)
 	if err != nil {
-		t.Fatal(err)
+		panic(fmt.Sprintf("no certificate for %q: %v", name, err))
 	}
 	return certPEM, keyPEM
 }
@@ -105,10 +94,6 @@ func (ca *Authority) issue(name string, change func(*x509.Certificate)) (certPEM
 	keyPEM = pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})
 	return certPEM, keyPEM, nil
 }
-
-// AsAdmin is a change for Issue. It puts the user of the certificate into the group system:masters, who may do
-// everything.
-func AsAdmin(c *x509.Certificate) { c.Subject.Organization = []string{masters} }
 
 // PEM returns the CA's certificate in PEM.
 func (ca *Authority) PEM() []byte {

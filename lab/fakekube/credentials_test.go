@@ -8,8 +8,8 @@ import (
 )
 
 func TestClientCertificateNeedsTheRightAuthority(t *testing.T) {
-	trusted := NewAuthority(t, "ours")
-	other := NewAuthority(t, "theirs")
+	trusted := NewAuthority("ours")
+	other := NewAuthority("theirs")
 	f := New()
 	f.Allow("token")
 	f.ClientCA = trusted.Pool()
@@ -17,7 +17,7 @@ func TestClientCertificateNeedsTheRightAuthority(t *testing.T) {
 		ca   *Authority
 		want int
 	}{{trusted, 200}, {other, 401}} {
-		certPEM, keyPEM := c.ca.Issue(t, "me", AsAdmin)
+		certPEM, keyPEM := c.ca.Issue("me", asAdmin)
 		pair, err := tls.X509KeyPair(certPEM, keyPEM)
 		if err != nil {
 			t.Fatal(err)

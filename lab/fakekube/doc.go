@@ -6,16 +6,17 @@
 //		fake := fakekube.New()
 //		fake.AddNode("worker")
 //		fake.Script(t, "patch nodes, 2 times: refuse 503")
-//		startController(t, fake.ServeFor(t)) // the code under test gets a URL
+//		server := fake.Listen("http")
+//		defer server.Close()
+//		startController(t, server.URL) // the code under test
 //		fake.Await(t, "the label", func() bool { return isChecked(fake, "worker") })
 //	}
 //
 // # Serving
 //
-// ServeFor serves over TCP with plain HTTP/1.1, and ServeTLSFor over TCP with TLS and HTTP/2, both in real time.
-// ServeIn serves over an in-process network, which also works in a bubble of testing/synctest, where hours of virtual
-// time pass at once. ServeTLSIn does so with TLS, and can do without HTTP/2. An Authority issues server and client
-// certificates, and Kubeconfig writes a kubeconfig.
+// Listen serves over TCP in real time. NewNetwork serves over an in-process network, which also works in a bubble of
+// testing/synctest, where hours of virtual time pass at once. An Authority issues server and client certificates, and
+// Kubeconfig writes a kubeconfig.
 //
 // # What a test can do
 //

@@ -65,7 +65,8 @@ func call(ctx context.Context, client *http.Client, method, what, body string, a
 
 // startChecker runs the controller against a fake, in virtual time, until the test ends.
 func startChecker(t *testing.T, fake *fakekube.Server) {
-	transport := &http.Transport{DialContext: fake.ServeIn(t).Dial}
+	network := fakekube.NewNetwork(&http.Server{Handler: fake})
+	transport := &http.Transport{DialContext: network.Dial}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -76,6 +77,7 @@ func startChecker(t *testing.T, fake *fakekube.Server) {
 		stop()
 		<-ended
 		transport.CloseIdleConnections()
+		network.Close()
 	})
 }
 

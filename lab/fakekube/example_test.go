@@ -157,12 +157,13 @@ func ExampleServer_InjectUnchecked() {
 
 // In a bubble of testing/synctest, an outage of an hour takes no time. All goroutines of the bubble must end before it
 // does, including those of idle connections.
-func ExampleServer_ServeIn() {
+func ExampleNetwork() {
 	var t *testing.T // comes from the test function
 
 	synctest.Test(t, func(t *testing.T) {
 		fake := fakekube.New()
-		network := fake.ServeIn(t)
+		network := fakekube.NewNetwork(&http.Server{Handler: fake})
+		defer network.Close()
 		transport := &http.Transport{DialContext: network.Dial}
 		defer transport.CloseIdleConnections()
 		client := &http.Client{Transport: transport}

@@ -272,7 +272,7 @@ func TestDelayPrecedesTheEffectAndEndsWithTheClient(t *testing.T) {
 		if passed := time.Since(start); passed != 2*time.Second {
 			t.Errorf("refused after %v", passed)
 		}
-		network := f.ServeIn(t)
+		network := networkOf(t, f)
 		if err := get(network, time.Second); err == nil || time.Since(start) != 3*time.Second {
 			t.Errorf("a client that waits for a second gets %v after %v", err, time.Since(start))
 		}
@@ -285,7 +285,7 @@ func TestStallLastsUntilTheClientIsGone(t *testing.T) {
 			f := New()
 			f.Script(t, "list: "+effect)
 			start := time.Now()
-			if err := get(f.ServeIn(t), time.Hour); err == nil || time.Since(start) != time.Hour {
+			if err := get(networkOf(t, f), time.Hour); err == nil || time.Since(start) != time.Hour {
 				t.Errorf("%s: %v after %v", effect, err, time.Since(start))
 			}
 		})

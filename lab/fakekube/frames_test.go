@@ -152,7 +152,7 @@ func TestTruncatedAnswerEndsAsIfItWereWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := New()
 		f.AddPod("default", "a", "")
-		n := f.ServeIn(t)
+		n := networkOf(t, f)
 		transport := &http.Transport{DialContext: n.Dial}
 		defer transport.CloseIdleConnections()
 		for _, target := range []string{"/api/v1/pods", watchFromStart} {
@@ -175,13 +175,12 @@ func TestTruncatedAnswerEndsAsIfItWereWhole(t *testing.T) {
 // clientOverTLS serves f over TLS and HTTP/2, and returns a transport that trusts it.
 func clientOverTLS(t *testing.T, f *Server) *http.Transport {
 	t.Helper()
-	ca := NewAuthority(t, "CA")
-	certificate, key := ca.Issue(t, "server", nil)
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := f.ServeIn(t, func() *tls.Certificate { return &pair })
+	ca := NewAuthority("CA")
+	n := NewNetwork(&http.Server{
+		Handler:   f,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{*serverPair(ca)}},
+	})
+	t.Cleanup(n.Close)
 	return &http.Transport{
 		DialContext:       n.Dial,
 		ForceAttemptHTTP2: true,

@@ -2,6 +2,7 @@ package fakekube
 
 import (
 	"bytes"
+	"crypto/x509"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -168,3 +169,20 @@ func setLabel(f *Server, node, label string, v any) {
 		mergePatch(o, Object{"metadata": Object{"labels": Object{label: v}}})
 	})
 }
+
+// networkOf returns a Network with plain HTTP, which ends with the test.
+func networkOf(t *testing.T, f *Server) *Network {
+	n := NewNetwork(&http.Server{Handler: f})
+	t.Cleanup(n.Close)
+	return n
+}
+
+// listen serves with TLS, in real time, until the test ends.
+func listen(t *testing.T, f *Server) (url string, ca []byte) {
+	endpoint := f.Listen("https")
+	t.Cleanup(endpoint.Close)
+	return endpoint.URL, endpoint.CA
+}
+
+// asAdmin makes the owner of a client certificate an administrator.
+func asAdmin(c *x509.Certificate) { c.Subject.Organization = []string{masters} }

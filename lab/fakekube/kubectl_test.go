@@ -16,7 +16,7 @@ func kubectlOf(t *testing.T, f *Server) (command func(args ...string) *exec.Cmd,
 	if err != nil {
 		t.Skip("kubectl is not installed")
 	}
-	server, ca := f.ServeTLSFor(t)
+	server, ca := listen(t, f)
 	file := filepath.Join(t.TempDir(), "config")
 	os.WriteFile(file, []byte(Kubeconfig(server, ca, "token: t")), 0o600)
 	command = func(args ...string) *exec.Cmd {

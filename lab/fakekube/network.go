@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -13,10 +14,12 @@ import (
 )
 
 // Network is an in-process network with one server. Unlike real connections, it works in virtual time. Clients
-// connect with Dial.
+// connect with Dial. Its methods may be called at any time and from any goroutine.
 type Network struct {
-	conns chan net.Conn
-	done  chan struct{}
+	server *http.Server
+	conns  chan net.Conn
+	done   chan struct{}
+	close  func() // closes done, once
 
 	isDown     atomic.Bool  // connections are refused
 	dials      atomic.Int32 // attempts to connect so far
@@ -24,6 +27,33 @@ type Network struct {
 
 	mu   sync.Mutex    // guards open
 	open []*serverConn // open connections
+}
+
+// NewNetwork lets a server serve on a new Network, until the Network is closed. The server has a fake as its Handler, or
+// something that stands before one, such as a proxy:
+//
+//	network := fakekube.NewNetwork(&http.Server{Handler: fake})
+//	defer network.Close()
+//
+// With a TLSConfig, it serves with TLS and, unless its Protocols exclude that, HTTP/2. It accepts any client certificate
+// in the handshake; the fake checks it later. ConnContext and ClientAuth are overwritten. The server must not be used
+// in any other way. Within a bubble, clients must close their idle connections before the test ends.
+func NewNetwork(server *http.Server) *Network {
+	n := newNetwork(server)
+	startOn(listener{n}, server)
+	return n
+}
+
+func newNetwork(server *http.Server) *Network {
+	n := &Network{server: server, conns: make(chan net.Conn), done: make(chan struct{})}
+	n.close = sync.OnceFunc(func() { close(n.done) })
+	return n
+}
+
+// Close ends the server and breaks all connections. Later ones are refused.
+func (n *Network) Close() {
+	n.close()
+	n.server.Close()
 }
 
 // Kill breaks all connections and refuses new ones until Restore is called.
@@ -108,7 +138,7 @@ func (l listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close does nothing: the network ends with its test.
+// Close does nothing: the network ends with its own Close.
 func (l listener) Close() error { return nil }
 
 // Addr returns an empty address.

@@ -8,9 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -33,7 +30,7 @@ func get(n *Network, timeout time.Duration) error {
 
 func TestKilledNetworkRefusesUntilRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := New().ServeIn(t)
+		n := networkOf(t, New())
 		conn, err := n.Dial(t.Context(), "tcp", "fake:80")
 		if err != nil {
 			t.Fatal(err)
@@ -55,7 +52,7 @@ func TestKilledNetworkRefusesUntilRestored(t *testing.T) {
 
 func TestKillBreaksUnacceptedConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &Network{conns: make(chan net.Conn), done: make(chan struct{})}
+		n := newNetwork(nil)
 		dialed := make(chan net.Conn)
 		go func() {
 			conn, _ := n.Dial(t.Context(), "tcp", "fake:80")
@@ -75,7 +72,7 @@ func TestKillBreaksUnacceptedConnections(t *testing.T) {
 
 func TestOnlyOldConnectionsGoSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := New().ServeIn(t)
+		n := networkOf(t, New())
 		transport := &http.Transport{DialContext: n.Dial}
 		defer transport.CloseIdleConnections()
 		client := &http.Client{Transport: transport, Timeout: time.Second}
@@ -103,7 +100,7 @@ func TestOnlyOldConnectionsGoSilent(t *testing.T) {
 
 func TestClosedConnectionsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := New().ServeIn(t)
+		n := networkOf(t, New())
 		for range 3 {
 			if err := get(n, time.Second); err != nil {
 				t.Fatal(err)
@@ -117,14 +114,19 @@ func TestClosedConnectionsAreForgotten(t *testing.T) {
 func TestServerHasACertificateForEachNameAndOffersTheChosenProtocols(t *testing.T) {
 	for _, withoutHTTP2 := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			ca := NewAuthority(t, "CA")
+			ca := NewAuthority("CA")
 			f := New()
-			n := ServeTLSIn(t, f, TLS{
-				Certificate: func(hello *tls.ClientHelloInfo) *tls.Certificate {
-					return pairFor(t, ca, hello.ServerName)
-				},
-				WithoutHTTP2: withoutHTTP2,
+			protocols := new(http.Protocols)
+			protocols.SetHTTP1(true)
+			protocols.SetHTTP2(!withoutHTTP2)
+			n := NewNetwork(&http.Server{
+				Handler:   f,
+				Protocols: protocols,
+				TLSConfig: &tls.Config{GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+					return pairFor(t, ca, hello.ServerName), nil
+				}},
 			})
+			defer n.Close()
 			transport := &http.Transport{
 				DialContext:       n.Dial,
 				ForceAttemptHTTP2: true,
@@ -155,7 +157,7 @@ func TestServerHasACertificateForEachNameAndOffersTheChosenProtocols(t *testing.
 // pairFor returns a certificate for a name, with its key.
 func pairFor(t *testing.T, ca *Authority, name string) *tls.Certificate {
 	t.Helper()
-	certificate, key := ca.Issue(t, name, func(c *x509.Certificate) { c.DNSNames = []string{name} })
+	certificate, key := ca.Issue(name, func(c *x509.Certificate) { c.DNSNames = []string{name} })
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		t.Fatal(err)
@@ -165,10 +167,9 @@ func pairFor(t *testing.T, ca *Authority, name string) *tls.Certificate {
 
 func TestDialAfterTheEndIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var n *Network
-		v := &fakeTB{TB: t}
-		n = New().ServeIn(v)
-		v.finish()
+		n := NewNetwork(&http.Server{Handler: New()})
+		n.Close()
+		n.Close() // Nothing remains to be closed.
 		if _, err := n.Dial(t.Context(), "tcp", "fake:80"); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("%v", err)
 		}
@@ -176,30 +177,18 @@ func TestDialAfterTheEndIsRefused(t *testing.T) {
 }
 
 func TestPlainServerEndsDespiteAWatch(t *testing.T) {
-	f := New()
-	v := &fakeTB{TB: t}
-	url := f.ServeFor(v)
-	answer, err := http.Get(url + "/api/v1/pods?watch=true&resourceVersion=202")
+	endpoint := New().Listen("http")
+	answer, err := http.Get(endpoint.URL + "/api/v1/pods?watch=true&resourceVersion=202")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	v.finish()
+	endpoint.Close()
 	if _, err := io.Copy(io.Discard, answer.Body); err == nil {
 		t.Error("the watch ended cleanly")
 	}
 }
 
-func TestServeAsWritesAWorkingKubeconfig(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		dir := t.TempDir()
-		n := New().ServeAs(t, dir, "token: t")
-		text, err := os.ReadFile(filepath.Join(dir, "config"))
-		if err != nil || !strings.Contains(string(text), "token: t") {
-			t.Errorf("%v\n%s", err, text)
-		}
-		if _, err := n.Dial(t.Context(), "tcp", "fake:443"); err != nil {
-			t.Error(err)
-		}
-	})
+func TestSchemeIsHTTPOrHTTPS(t *testing.T) {
+	wantPanic(t, `the fake serves http and https, not "tcp"`, func() { New().Listen("tcp") })
 }

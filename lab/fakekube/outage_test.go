@@ -26,9 +26,10 @@ func startWatch(t *testing.T, f *Server, query string) (answer *httptest.Respons
 
 func TestEndWatchesEndsRequestedWatches(t *testing.T) {
 	f := New()
-	server := f.ServeFor(t)
+	server := f.Listen("http")
+	defer server.Close()
 	for i := range 50 {
-		answer, err := http.Get(server + "/api/v1/pods?watch=true&timeoutSeconds=60&resourceVersion=202")
+		answer, err := http.Get(server.URL + "/api/v1/pods?watch=true&timeoutSeconds=60&resourceVersion=202")
 		if err != nil {
 			t.Fatal(err)
 		}

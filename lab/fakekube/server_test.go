@@ -163,7 +163,7 @@ func TestSpySeesRequestsAnswersAndChanges(t *testing.T) {
 		addPods(f, 2)
 		f.LoseEvents(1)
 		f.AddNode("n")
-		client := &http.Client{Transport: &http.Transport{DialContext: f.ServeIn(t).Dial}}
+		client := &http.Client{Transport: &http.Transport{DialContext: networkOf(t, f).Dial}}
 		ask := func(method, path, body string) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 )
 
 // command is a line of testdata/kubectl.txt: a shell command and what it must lead to.
@@ -123,7 +124,7 @@ func TestKubectlInThePlayground(t *testing.T) {
 // livingCluster runs a cluster until the test ends, and returns the name of its kubeconfig.
 func livingCluster(t *testing.T) (config string) {
 	c := newCluster(nil)
-	url, ca := c.fake.ServeTLSFor(t)
+	url, ca := fixture.Listen(t, c.fake)
 	config = filepath.Join(t.TempDir(), "config")
 	err := os.WriteFile(config, []byte(fakekube.Kubeconfig(url, ca, "token: "+token)), 0o600)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 type playground struct {
 	ctx      context.Context // ends with the playground
 	cancel   context.CancelFunc
-	serving  *fakekube.Serving
+	endpoint *fakekube.Endpoint
 	cluster  *cluster
 	relay    *relay
 	replicas *replicas
@@ -68,14 +68,11 @@ func newPlayground(
 		uses:    make(chan func()),
 	}
 	p.replicas = newReplicas(program, p.leads, stdout, stderr)
+	p.endpoint = p.cluster.fake.Listen("https")
 	var err error
-	p.serving, err = p.cluster.fake.ServeTLS()
+	p.relay, err = startRelay(strings.TrimPrefix(p.endpoint.URL, "https://"))
 	if err != nil {
-		return nil, err
-	}
-	p.relay, err = startRelay(strings.TrimPrefix(p.serving.URL, "https://"))
-	if err != nil {
-		p.serving.Close()
+		p.endpoint.Close()
 		return nil, err
 	}
 	p.cluster.host = p.relay.address()
@@ -91,7 +88,7 @@ func (p *playground) writeKubeconfig(dir string) (file string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return writeOwnKubeconfig(dir, fakekube.Kubeconfig(p.url(), p.serving.CA, "token: "+token))
+	return writeOwnKubeconfig(dir, fakekube.Kubeconfig(p.url(), p.endpoint.CA, "token: "+token))
 }
 
 // stop ends what the buttons do, and the processes of podcount. It returns an error if one of them had to be killed.
@@ -106,7 +103,7 @@ func (p *playground) close() {
 	p.cancel()
 	p.cluster.end()
 	p.relay.close()
-	p.serving.Close()
+	p.endpoint.Close()
 }
 
 // use calls a function on the goroutine that owns the cluster, and waits until it has returned. It returns an error if

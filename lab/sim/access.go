@@ -85,9 +85,9 @@ func newAccess(t testing.TB, seed uint64) *access {
 	}
 	a.kind = pick(dice, tokenInFile, tokenInFile, tokenInFile, certificateInFile, certificateInFile, tokenOfProgram)
 	a.lifetime = pick(dice, 3*time.Minute, 10*time.Minute, 10*time.Minute, 20*time.Minute)
-	a.serverCA = fakekube.NewAuthority(t, "servers")
+	a.serverCA = fakekube.NewAuthority("servers")
 	a.fileCAs = []*fakekube.Authority{a.serverCA}
-	a.clients = fakekube.NewAuthority(t, "clients")
+	a.clients = fakekube.NewAuthority("clients")
 	a.linkFiles()
 	return a
 }
@@ -105,7 +105,7 @@ func sweptAccess(t testing.TB) *access {
 		kind:        tokenInFile,
 		isUnchecked: true,
 		dir:         t.TempDir(),
-		serverCA:    fakekube.NewAuthority(t, "servers"),
+		serverCA:    fakekube.NewAuthority("servers"),
 		served:      map[string]*tls.Certificate{},
 	}
 }
@@ -132,15 +132,20 @@ func (a *access) String() string {
 func (s *sim) serve() {
 	a := s.access
 	if !a.isTLS {
-		s.net = fakekube.ServeHandlerIn(s.t, http.HandlerFunc(s.serveRequest))
+		s.net = fakekube.NewNetwork(&http.Server{Handler: http.HandlerFunc(s.serveRequest)})
 	} else {
 		s.fake.ClientCA = a.clients.Pool()
 		s.fake.Allow()
-		s.net = fakekube.ServeTLSIn(s.t, http.HandlerFunc(s.serveRequest), fakekube.TLS{
-			Certificate:  a.serverCertificate,
-			WithoutHTTP2: !a.isHTTP2,
+		protocols := new(http.Protocols)
+		protocols.SetHTTP1(true)
+		protocols.SetHTTP2(a.isHTTP2)
+		s.net = fakekube.NewNetwork(&http.Server{
+			Handler:   http.HandlerFunc(s.serveRequest),
+			Protocols: protocols,
+			TLSConfig: &tls.Config{GetCertificate: a.serverCertificate},
 		})
 	}
+	s.t.Cleanup(s.net.Close)
 	if a.kind != noCredential {
 		s.renewCredential()
 	}
@@ -170,17 +175,17 @@ func (s *sim) processAt(host string) *proc {
 }
 
 // serverCertificate returns the server's certificate for the name that a client calls. It issues one if necessary.
-func (a *access) serverCertificate(hello *tls.ClientHelloInfo) *tls.Certificate {
+func (a *access) serverCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	name := hello.ServerName
 	if a.served[name] == nil {
-		certificate, key := a.serverCA.Issue(a.t, name, func(c *x509.Certificate) { c.DNSNames = []string{name} })
+		certificate, key := a.serverCA.Issue(name, func(c *x509.Certificate) { c.DNSNames = []string{name} })
 		pair, err := tls.X509KeyPair(certificate, key)
 		must(err)
 		a.served[name] = &pair
 	}
-	return a.served[name]
+	return a.served[name], nil
 }
 
 // argsFor returns the flags that lead a process to the server, which the process calls by the name host. It writes the

@@ -174,7 +174,7 @@ func (f caReplaced) strike(s *sim) string {
 func (a *access) replaceCA() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.serverCA = fakekube.NewAuthority(a.t, "servers")
+	a.serverCA = fakekube.NewAuthority("servers")
 	a.nextCA = nil
 	clear(a.served)
 }

@@ -11,6 +11,7 @@ import (
 
 	"podcount/lab/execplugin"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 )
 
 // credential is a token, or a client certificate.
@@ -46,10 +47,11 @@ func (a *access) issueLocked() *credential {
 		c.files = map[string]string{tokenFile: c.name + "\n"}
 	case certificateInFile:
 		c.name = fmt.Sprint("client-", a.issued)
-		certificate, key := a.clients.Issue(a.t, c.name, func(x *x509.Certificate) {
-			fakekube.AsAdmin(x)
+		certificate, key := a.clients.Issue(c.name, func(x *x509.Certificate) {
+			fixture.AsAdmin(x)
 			x.NotAfter = c.expires
 		})
+
 		c.files = map[string]string{certificateFile: string(certificate), keyFile: string(key)}
 	case tokenOfProgram:
 		c.name = fmt.Sprint(secretPrefix, a.issued)
@@ -145,7 +147,7 @@ func (a *access) renewServerCertificatesLocked() {
 		a.serverCA = a.nextCA
 		a.nextCA = nil
 	case a.dice.IntN(3) == 0:
-		a.nextCA = fakekube.NewAuthority(a.t, "servers")
+		a.nextCA = fakekube.NewAuthority("servers")
 		a.fileCAs = []*fakekube.Authority{a.serverCA, a.nextCA}
 	default:
 		a.fileCAs = []*fakekube.Authority{a.serverCA}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -35,7 +36,7 @@ func TestNetHTTPRetriesAGETThatIsAsOldAsTheWaitForItsAnswer(t *testing.T) {
 						<-r.Context().Done()
 					}
 				}
-				l := &link{net: fakekube.ServeHandlerIn(t, http.HandlerFunc(handler)), wires: map[*wire]bool{}}
+				l := &link{net: fixture.Network(t, http.HandlerFunc(handler)), wires: map[*wire]bool{}}
 				client := clientOf(t, l)
 				if !row.isFirst {
 					exchange(t, client, http.MethodGet, "/other")

@@ -11,12 +11,13 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
 // newLink returns a link to a fake, and a client that uses it.
 func newLink(t *testing.T) (*link, *http.Client) {
-	l := &link{net: fakekube.New().ServeIn(t), wires: map[*wire]bool{}}
+	l := &link{net: fixture.Network(t, fakekube.New()), wires: map[*wire]bool{}}
 	return l, clientOf(t, l)
 }
 

@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -61,7 +63,11 @@ func newSweptLife(t *testing.T, o Options, plan lifePlan) *sweptLife {
 	w.slots = make([]*proc, 1)
 	w.access = sweptAccess(t)
 	w.writeFile(caFile, string(w.access.serverCA.PEM()))
-	w.net = fakekube.ServeTLSIn(t, w.fake, fakekube.TLS{Certificate: w.access.serverCertificate})
+	w.net = fakekube.NewNetwork(&http.Server{
+		Handler:   w.fake,
+		TLSConfig: &tls.Config{GetCertificate: w.access.serverCertificate},
+	})
+	t.Cleanup(w.net.Close)
 	return w
 }
 

@@ -36,15 +36,15 @@ var Access = Topic{
 }
 
 func overTLS(t *testing.T, podcount Program) {
-	clients := fakekube.NewAuthority(t, "clients")
-	certificate, key := clients.Issue(t, "me", fakekube.AsAdmin)
+	clients := fakekube.NewAuthority("clients")
+	certificate, key := clients.Issue("me", fixture.AsAdmin)
 	encode := base64.StdEncoding.EncodeToString
 	f := fakekube.New()
 	f.Allow("good")
 	f.ClientCA = clients.Pool()
 	f.AddNode("cp", ControlPlane)
 	fixture.AddPods(f, 3000) // enough for a compressed answer
-	server, ca := f.ServeTLSFor(t)
+	server, ca := fixture.Listen(t, f)
 	for _, row := range []struct{ name, user string }{
 		{"token", "token: good"},
 		{"certificate", "client-certificate-data: " + encode(certificate) + "\n    client-key-data: " + encode(key)},
@@ -80,12 +80,13 @@ func kubectlProxy(t *testing.T, podcount Program) {
 		f.Allow("of-this-cluster")
 		dir := t.TempDir()
 		writeText(t, dir, "config", fakekube.Kubeconfig("https://another", nil, "token: of-another"))
-		n := fakekube.ServeHandlerIn(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := fixture.Network(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.Header.Get("Authorization") == "" {
 				r.Header.Set("Authorization", "Bearer of-this-cluster")
 			}
 			f.ServeHTTP(w, r)
 		}))
+
 		p := podcount.startIn(t, n, dir, "-master", "http://127.0.0.1:8001", "-once")
 		testkit.WantError(t, "-once", p.Finish(), "")
 		WantLabel(t, f, "cp", TotalLabel, "0")
@@ -159,7 +160,7 @@ func accessCases(t *testing.T) []accessCase {
 		},
 		{
 			name:       "wrong CA",
-			issuer:     fakekube.NewAuthority(t, "another CA"),
+			issuer:     fakekube.NewAuthority("another CA"),
 			wantErrors: []string{unknownAuthority, giveCA + `"CN=another CA")`},
 		},
 		{
@@ -224,7 +225,7 @@ func accessCases(t *testing.T) []accessCase {
 }
 
 func accessErrors(t *testing.T, podcount Program) {
-	ca := fakekube.NewAuthority(t, "the CA")
+	ca := fakekube.NewAuthority("the CA")
 	for _, row := range accessCases(t) {
 		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
@@ -233,7 +234,7 @@ func accessErrors(t *testing.T, podcount Program) {
 					row.change(f)
 				}
 				pair := pairFrom(t, cmp.Or(row.issuer, ca))
-				n := f.ServeIn(t, func() *tls.Certificate { return pair })
+				n := fixture.Network(t, f, func() *tls.Certificate { return pair })
 				dir := t.TempDir()
 				text := fakekube.Kubeconfig("https://127.0.0.1:1", ca.PEM(), "token: s3cret")
 				writeText(t, dir, "config", strings.Replace(text, row.oldText, row.newText, 1))

@@ -113,7 +113,7 @@ func serveOneNode(t *testing.T) (f *fakekube.Server, config string) {
 	t.Helper()
 	f = fakekube.New()
 	f.AddNode("cp", ControlPlane)
-	server, ca := f.ServeTLSFor(t)
+	server, ca := fixture.Listen(t, f)
 	dir := t.TempDir()
 	testkit.WriteFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig(server, ca, "token: t")})
 	return f, filepath.Join(dir, "config")

@@ -9,6 +9,7 @@ import (
 	"podcount/internal/api/retry"
 	"podcount/lab/execplugin"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -24,7 +25,7 @@ func credentialFaults(t *testing.T, podcount Program) {
 				source := &tokenSource{t, f, dir}
 				source.setToken("one")
 				f.Allow("one")
-				n := f.ServeAs(t, dir, user)
+				n := fixture.NetworkAs(t, f, dir, user)
 				start := func(args ...string) *Process {
 					return podcount.startIn(t, n, dir, append(args, "-v", "6")...)
 				}

@@ -13,6 +13,7 @@ import (
 
 	"podcount/lab/execplugin"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -72,7 +73,7 @@ func tokenFile(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
 		f.Allow("one", "two", "three")
-		n := f.ServeAs(t, dir, "tokenFile: token\n    token: the-file-wins")
+		n := fixture.NetworkAs(t, f, dir, "tokenFile: token\n    token: the-file-wins")
 		p := podcount.startIn(t, n, dir, "-interval", "1s", "-pod-events", "off")
 		synctest.Wait()
 		wantWritesBy(t, f, "one")
@@ -118,7 +119,7 @@ func wrongToken(t *testing.T, podcount Program) {
 		f.Allow("another")
 		dir := t.TempDir()
 		writeText(t, dir, "token", "s3cret")
-		p := podcount.startIn(t, f.ServeAs(t, dir, "tokenFile: token"), dir, "-v", "6")
+		p := podcount.startIn(t, fixture.NetworkAs(t, f, dir, "tokenFile: token"), dir, "-v", "6")
 		synctest.Wait()
 		testkit.WantNumber(t, "requests: two lists and one discovery", len(f.Requests(All)), 3)
 		testkit.WantText(t, p.Log.String(),
@@ -157,7 +158,7 @@ func newCertificateVolume(t *testing.T, clients *fakekube.Authority) *certificat
 // swap replaces all files at once by those of a new version: a new certificate for user, and a bundle of CAs.
 func (v *certificateVolume) swap(t *testing.T, version, user string, cas ...*fakekube.Authority) {
 	t.Helper()
-	certificate, key := v.clients.Issue(t, user, fakekube.AsAdmin)
+	certificate, key := v.clients.Issue(user, fixture.AsAdmin)
 	bundle := ""
 	for _, ca := range cas {
 		bundle += string(ca.PEM())
@@ -180,7 +181,7 @@ func (v *certificateVolume) swap(t *testing.T, version, user string, cas ...*fak
 // pairFrom returns a new server certificate that ca has signed, with its key.
 func pairFrom(t *testing.T, ca *fakekube.Authority) *tls.Certificate {
 	t.Helper()
-	certificate, key := ca.Issue(t, "server", nil)
+	certificate, key := ca.Issue("server", nil)
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
 		t.Fatal(err)
@@ -199,9 +200,9 @@ func wantUsers(t *testing.T, f *fakekube.Server, writer, watcher string) {
 
 func newCertificates(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		oldCA := fakekube.NewAuthority(t, "old CA")
-		newCA := fakekube.NewAuthority(t, "new CA")
-		clients := fakekube.NewAuthority(t, "clients")
+		oldCA := fakekube.NewAuthority("old CA")
+		newCA := fakekube.NewAuthority("new CA")
+		clients := fakekube.NewAuthority("clients")
 		var server atomic.Pointer[tls.Certificate]
 		server.Store(pairFrom(t, oldCA))
 		volume := newCertificateVolume(t, clients)
@@ -209,7 +210,7 @@ func newCertificates(t *testing.T, podcount Program) {
 		f.Allow()
 		f.ClientCA = clients.Pool()
 		f.AddNode("cp", ControlPlane)
-		n := f.ServeIn(t, server.Load)
+		n := fixture.Network(t, f, server.Load)
 		p := podcount.startIn(t, n, volume.dir, "-interval", "1s", "-pod-events", "off")
 		synctest.Wait()
 		WantLabel(t, f, "cp", TotalLabel, "0")
@@ -335,7 +336,7 @@ func execCredential(t *testing.T, podcount Program) {
 func (e execProgram) serve(t *testing.T, f *fakekube.Server) *fakekube.Network {
 	t.Helper()
 	user := execplugin.User(t, e.dir, "v1beta1", ", interactiveMode: IfAvailable, provideClusterInfo: false")
-	n := f.ServeAs(t, e.dir, user)
+	n := fixture.NetworkAs(t, f, e.dir, user)
 	config, err := os.ReadFile(filepath.Join(e.dir, "config"))
 	if err != nil {
 		t.Fatal(err)
@@ -370,10 +371,10 @@ func (e execProgram) showFailures(t *testing.T, f *fakekube.Server, p *Process) 
 func execCertificate(t *testing.T, podcount Program) {
 	program := execProgram{t.TempDir()}
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		servers := fakekube.NewAuthority(t, "servers")
-		clients := fakekube.NewAuthority(t, "clients")
+		servers := fakekube.NewAuthority("servers")
+		clients := fakekube.NewAuthority("clients")
 		answer := func(user string, expires time.Time) {
-			certificate, key := clients.Issue(t, user, fakekube.AsAdmin)
+			certificate, key := clients.Issue(user, fixture.AsAdmin)
 			program.answer(t, "v1", fakekube.Object{
 				"clientCertificateData": string(certificate),
 				"clientKeyData":         string(key),
@@ -387,7 +388,7 @@ func execCertificate(t *testing.T, podcount Program) {
 		writeText(t, program.dir, "config", fakekube.Kubeconfig("https://127.0.0.1:1", servers.PEM(), user))
 		answer("one", time.Now().Add(time.Minute))
 		pair := pairFrom(t, servers)
-		podcount.startIn(t, f.ServeIn(t, func() *tls.Certificate { return pair }), program.dir)
+		podcount.startIn(t, fixture.Network(t, f, func() *tls.Certificate { return pair }), program.dir)
 		synctest.Wait()
 		WantLabel(t, f, "cp", TotalLabel, "0")
 

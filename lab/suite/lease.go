@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 )
 
 // LeasePath is the URL path of the Lease unless flags change it.
@@ -23,7 +24,7 @@ func (podcount Program) StartReplica(t *testing.T, f *fakekube.Server, name stri
 		"-pod-events", "off",
 		"-interval", "1s",
 	}, args...)
-	return podcount.StartOn(t, f.ServeIn(t), args...)
+	return podcount.StartOn(t, fixture.Network(t, f), args...)
 }
 
 // hostOf returns the HOST:PORT by which a replica calls the API server.

@@ -171,7 +171,7 @@ func pagesAt(t *testing.T, address string) getPage {
 // startServing runs podcount in real time until the test ends. It returns the address that podcount logs after mark.
 func (podcount Program) startServing(t *testing.T, f *fakekube.Server, mark string, args ...string) (address string) {
 	t.Helper()
-	server, ca := f.ServeTLSFor(t)
+	server, ca := fixture.Listen(t, f)
 	f.Allow("secret-token")
 	dir := t.TempDir()
 	testkit.WriteFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig(server, ca, "token: secret-token")})

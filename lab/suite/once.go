@@ -90,7 +90,7 @@ func onceWaitsForReader(t *testing.T, podcount Program) {
 				args := []string{"-master", "http://127.0.0.1:1", "-once", "-total-nodes", ""}
 				args = append(args, "-qps", "1000", "-burst", "1000")
 				args = append(args, row.args...)
-				p := podcount.StartWith(t, f.ServeIn(t), Wiring{Pipe: slowPipe(reading)}, args...)
+				p := podcount.StartWith(t, fixture.Network(t, f), Wiring{Pipe: slowPipe(reading)}, args...)
 				testkit.WantError(t, "-once", p.Finish(), row.wantErr)
 				if !row.isRead {
 					close(reading)
@@ -173,7 +173,7 @@ func onceWithoutLists(t *testing.T, podcount Program) {
 func onceReminders(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
-		n := f.ServeIn(t)
+		n := fixture.Network(t, f)
 		n.Refuse()
 		p := podcount.StartOn(t, n, "-master", "http://127.0.0.1:1", "-once", "-v", "0", "-controllers", "pod-count")
 		testkit.Pass(35 * time.Second)
@@ -188,7 +188,7 @@ func onceReminders(t *testing.T, podcount Program) {
 
 func onceHopeless(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		n := f.ServeIn(t)
+		n := fixture.Network(t, f)
 		start := time.Now()
 		for _, controller := range []string{"pod-count", "count"} { // One begins with a list, the other with discovery.
 			p := podcount.StartWith(t, n, Wiring{Dial: unknownHostDial("nowhere")},

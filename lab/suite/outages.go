@@ -41,7 +41,7 @@ func unreachableServer(t *testing.T, podcount Program) {
 				fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 				f.AddNode("cp", ControlPlane)
 				fixture.AddPods(f, 2)
-				n := f.ServeIn(t)
+				n := fixture.Network(t, f)
 				var isUp atomic.Bool
 				dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
 					if isUp.Load() {

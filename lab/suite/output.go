@@ -106,7 +106,7 @@ func secrets(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Allow("another")
 		dir := t.TempDir()
-		n := f.ServeAs(t, dir, "token: sEcReT")
+		n := fixture.NetworkAs(t, f, dir, "token: sEcReT")
 		p := podcount.startIn(t, n, dir, "-v", "9")
 		testkit.Pass(time.Minute)
 		testkit.WantText(t, p.Log.String(), "401 Unauthorized")
@@ -212,7 +212,7 @@ func (podcount Program) startUnread(
 	read = sync.OnceFunc(func() { close(reading) })
 	wires := Wiring{Pipe: func(w io.Writer) io.Writer { return &pipe{w, reading} }}
 	flags := []string{"-master", "http://" + name + ":1", "-leader-elect", "-interval", "1s"}
-	p = podcount.StartWith(t, f.ServeIn(t), wires, append(flags, args...)...)
+	p = podcount.StartWith(t, fixture.Network(t, f), wires, append(flags, args...)...)
 	t.Cleanup(read) // runs before the cleanup that waits for podcount
 	return p, read
 }

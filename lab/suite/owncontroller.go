@@ -12,6 +12,7 @@ import (
 
 	"podcount/internal/api/yaml"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -128,7 +129,7 @@ func mustRun(t *testing.T, name string, args ...string) string {
 func crowdedWorks(t *testing.T, binary string) {
 	manifest := mustRun(t, binary, "-manifest=podcount", "-controllers=crowded", "-crowded-limit=2")
 	f := fakekube.New()
-	server, ca := f.ServeTLSFor(t)
+	server, ca := fixture.Listen(t, f)
 	f.Allow("admin-token")
 	f.AddUser("podcount-token", "system:serviceaccount:kube-system:podcount")
 	grantRights(t, f, manifest)

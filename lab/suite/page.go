@@ -193,7 +193,9 @@ func addressOfPage(t *testing.T, podcount Program) {
 	listener.Close()
 	f := fakekube.New()
 	f.AddNode("cp", ControlPlane)
-	p := podcount.StartWith(t, nil, Wiring{Dial: new(net.Dialer).DialContext}, "-master", f.ServeFor(t), "-page", free)
+	server := f.Listen("http")
+	t.Cleanup(server.Close)
+	p := podcount.StartWith(t, nil, Wiring{Dial: new(net.Dialer).DialContext}, "-master", server.URL, "-page", free)
 	f.Await(t, "the label", func() bool { return fixture.Label(f, "cp", TotalLabel) == "0" })
 	testkit.WantText(t, stateOf(t, pagesAt(t, free)).Version, "dev")
 	testkit.WantNumber(t, "lines with the address that the flag names", p.Logged("the page is served"), 0)
@@ -231,7 +233,7 @@ func takenPagePort(t *testing.T, podcount Program) {
 func leaseSteps(t *testing.T, podcount Program) {
 	f := fakekube.New()
 	f.AddNode("cp", ControlPlane)
-	server, ca := f.ServeTLSFor(t)
+	server, ca := fixture.Listen(t, f)
 	dir := t.TempDir()
 	testkit.WriteFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig(server, ca, "token: any")})
 	args := []string{"-kubeconfig", filepath.Join(dir, "config"), "-leader-elect"}

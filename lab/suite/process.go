@@ -10,6 +10,7 @@ import (
 
 	"podcount/internal/api/kube"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -30,14 +31,14 @@ type Process struct {
 func (podcount Program) Start(t testing.TB, f *fakekube.Server, args ...string) *Process {
 	t.Helper()
 	args = append([]string{"-master", "http://127.0.0.1:1", "-v", "6"}, args...)
-	return podcount.StartOn(t, f.ServeIn(t), args...)
+	return podcount.StartOn(t, fixture.Network(t, f), args...)
 }
 
 // StartOverTLS is Start over TLS, which makes podcount use HTTP/2.
 func (podcount Program) StartOverTLS(t testing.TB, f *fakekube.Server, args ...string) *Process {
 	t.Helper()
 	dir := t.TempDir()
-	n := f.ServeAs(t, dir, "token: t")
+	n := fixture.NetworkAs(t, f, dir, "token: t")
 	args = append([]string{"-kubeconfig", filepath.Join(dir, "config"), "-v", "6"}, args...)
 	return podcount.StartOn(t, n, args...)
 }

@@ -85,13 +85,10 @@ func startRuntimeFake(testing.TB) cluster {
 // startFakekube serves over TCP, as envtest does.
 func startFakekube(t testing.TB) cluster {
 	fake := fakekube.New()
-	serving, err := fake.ServeTLS()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { serving.Close() })
-	config := &rest.Config{Host: serving.URL}
-	config.CAData = serving.CA
+	endpoint := fake.Listen("https")
+	t.Cleanup(endpoint.Close)
+	config := &rest.Config{Host: endpoint.URL}
+	config.CAData = endpoint.CA
 	return served(t, config, "default", fake.Compact)
 }
 

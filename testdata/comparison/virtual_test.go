@@ -42,7 +42,8 @@ func TestInformersRunInVirtualTime(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		fake := fakekube.New()
-		network := fake.ServeIn(t)
+		network := fakekube.NewNetwork(&http.Server{Handler: fake})
+		defer network.Close()
 		transport := &http.Transport{DialContext: network.Dial}
 		defer transport.CloseIdleConnections()
 		clientset := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://fake", Transport: transport})

@@ -16,6 +16,7 @@ import (
 	"podcount/internal/run/process"
 	"podcount/internal/view/metrics"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 )
 
 // simulate runs a test in virtual time, with its own fake API server.
@@ -41,7 +42,7 @@ func startRecorder(t *testing.T, f *fakekube.Server) (r *Recorder, end func()) {
 		t.Fatal(err)
 	}
 	cfg := &kubeconfig.Config{Server: server, Credential: noCredential}
-	client := kube.NewClient(cfg, kube.Options{Dial: f.ServeIn(t).Dial})
+	client := kube.NewClient(cfg, kube.Options{Dial: fixture.Network(t, f).Dial})
 	r = newRecorder(NewSink(client), io.Discard)
 	ctx, cancel := context.WithCancel(t.Context())
 	stop, stopNow := context.WithCancel(t.Context())

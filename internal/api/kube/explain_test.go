@@ -23,6 +23,7 @@ import (
 
 	"podcount/internal/api/kubeconfig"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -39,7 +40,7 @@ func configOf(t *testing.T, text string) (*kubeconfig.Config, error) {
 
 func TestUnverifiedServerGetsNoRequest(t *testing.T) {
 	f := fakekube.New()
-	server, _ := f.ServeTLSFor(t)
+	server, _ := fixture.Listen(t, f)
 	cfg, err := configOf(t, fakekube.Kubeconfig(server, nil, "token: t"))
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +63,7 @@ func named(name string) func(*x509.Certificate) {
 }
 
 func TestTLSErrorsSayWhatToDo(t *testing.T) {
-	ca, other := fakekube.NewAuthority(t, "the CA"), fakekube.NewAuthority(t, "another CA")
+	ca, other := fakekube.NewAuthority("the CA"), fakekube.NewAuthority("another CA")
 	endOfHint := ")"
 	if fips140.Enabled() {
 		endOfHint = "; " + ruleOfFIPS + ")"
@@ -121,7 +122,7 @@ func TestTLSErrorsSayWhatToDo(t *testing.T) {
 		},
 	} {
 		f := fakekube.New()
-		certPEM, keyPEM := ca.Issue(t, "server", c.change)
+		certPEM, keyPEM := ca.Issue("server", c.change)
 		pair, err := tls.X509KeyPair(certPEM, keyPEM)
 		if err != nil {
 			t.Fatal(err)
@@ -177,7 +178,7 @@ func TestTLSErrorsSayWhatToDo(t *testing.T) {
 // The client asks the proxy for a tunnel, and verifies the server at its other end as usual.
 func TestProxyURLLeadsThroughThatProxy(t *testing.T) {
 	f := fakekube.New()
-	server, ca := f.ServeTLSFor(t)
+	server, ca := fixture.Listen(t, f)
 	var tunnels atomic.Int32
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		tunnels.Add(1)
@@ -296,10 +297,10 @@ func clientOfAnswer(t *testing.T, answer string, o Options) *Client {
 }
 
 func TestErrorKeepsNoCertificate(t *testing.T) {
-	ca := fakekube.NewAuthority(t, "the CA")
+	ca := fakekube.NewAuthority("the CA")
 	label := strings.Repeat("x", 60)
 	names := slices.Repeat([]string{label + "." + label + "." + label + ".example.com"}, 90)
-	certPEM, keyPEM := ca.Issue(t, "server", func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, names })
+	certPEM, keyPEM := ca.Issue("server", func(c *x509.Certificate) { c.IPAddresses, c.DNSNames = nil, names })
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"podcount/internal/api/kubeconfig"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 )
 
 // errNoPermit is the error of a permit that has ended.
@@ -20,17 +21,17 @@ type credentialSource func(ctx context.Context, refused *kubeconfig.Credential) 
 // server is a fake API server, and the way to it.
 type server struct {
 	*fakekube.Server
-	line fakekube.Line
+	line fixture.Line
 }
 
 // simulate runs a test in virtual time, with a new fake API server: once over HTTP/1.1, and once over HTTP/2.
 func simulate(t *testing.T, test func(t *testing.T, f server)) {
 	t.Helper()
-	for _, protocol := range fakekube.Protocols {
+	for _, protocol := range fixture.Protocols {
 		t.Run(protocol, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := fakekube.New()
-				test(t, server{f, f.ServeOver(t, protocol)})
+				test(t, server{f, fixture.NetworkOver(t, f, protocol)})
 			})
 		})
 	}

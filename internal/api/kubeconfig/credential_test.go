@@ -40,8 +40,8 @@ func TestRefusedCredentialIsReadAgainDuringARenewal(t *testing.T) {
 // A CA is read again every second, and a token every minute. So a new CA may come together with an old token.
 func TestRefusedTokenIsReadAgainAfterTheCAHasChanged(t *testing.T) {
 	dir := t.TempDir()
-	first := fakekube.NewAuthority(t, "the first CA").PEM()
-	second := fakekube.NewAuthority(t, "the second CA").PEM()
+	first := fakekube.NewAuthority("the first CA").PEM()
+	second := fakekube.NewAuthority("the second CA").PEM()
 	synctest.Test(t, func(t *testing.T) {
 		config := fakekube.Kubeconfig("https://h", nil, "tokenFile: token")
 		config = strings.Replace(config, "certificate-authority-data: ", "certificate-authority: ca.crt", 1)
@@ -69,9 +69,9 @@ func TestRefusedTokenIsReadAgainAfterTheCAHasChanged(t *testing.T) {
 // A server that has refused one certificate may accept another.
 func TestAnotherCertificateIsAnotherIdentity(t *testing.T) {
 	dir := t.TempDir()
-	ca := fakekube.NewAuthority(t, "CA")
+	ca := fakekube.NewAuthority("CA")
 	swap := func() {
-		cert, key := ca.Issue(t, "me", nil)
+		cert, key := ca.Issue("me", nil)
 		testkit.WriteFiles(t, dir, map[string]string{"tls.crt": string(cert), "tls.key": string(key)})
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestAnotherCertificateIsAnotherIdentity(t *testing.T) {
 // A renewal is due every second, because the CA is in a file.
 func TestUnusableCAIsWarnedOfUntilThereIsAnother(t *testing.T) {
 	dir := t.TempDir()
-	ca := fakekube.NewAuthority(t, "a CA").PEM()
+	ca := fakekube.NewAuthority("a CA").PEM()
 	synctest.Test(t, func(t *testing.T) {
 		config := fakekube.Kubeconfig("https://h", nil, "token: one")
 		config = strings.Replace(config, "certificate-authority-data: ", "certificate-authority: ca.crt", 1)

@@ -387,7 +387,7 @@ func clustersPassed(t *testing.T, dir, version string) (clusters []fakekube.Obje
 func TestExecProgramGetsTheClusterIfItAsks(t *testing.T) {
 	const cluster = `proxy-url: "http://proxy:3128", tls-server-name: api, disable-compression: true, extensions: [
     {name: else, extension: 1}, {name: client.authentication.k8s.io/exec, extension: {audience: us, list: [1, 2.5]}}]`
-	ca := fakekube.NewAuthority(t, "the CA").PEM()
+	ca := fakekube.NewAuthority("the CA").PEM()
 	data, _ := json.Marshal(ca) // as base64
 	for name, c := range map[string]struct {
 		cluster, ask, version, master, want string
@@ -436,8 +436,8 @@ func TestExecProgramGetsTheClusterIfItAsks(t *testing.T) {
 
 func TestExecProgramGetsTheNewestCA(t *testing.T) {
 	dir := t.TempDir()
-	first := fakekube.NewAuthority(t, "the first CA").PEM()
-	second := fakekube.NewAuthority(t, "the second CA").PEM()
+	first := fakekube.NewAuthority("the first CA").PEM()
+	second := fakekube.NewAuthority("the second CA").PEM()
 	synctest.Test(t, func(t *testing.T) {
 		config := fakekube.Kubeconfig("https://h", nil, execplugin.User(t, dir, "v1", ", provideClusterInfo: true"))
 		config = strings.Replace(config, "certificate-authority-data: ", "certificate-authority: ca.crt", 1)

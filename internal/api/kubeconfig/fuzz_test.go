@@ -12,7 +12,7 @@ import (
 
 // FuzzLoad reads any text as a kubeconfig. The result is a Config, or an error that contains no secret.
 func FuzzLoad(f *testing.F) {
-	ca := string(fakekube.NewAuthority(f, "CA").PEM())
+	ca := string(fakekube.NewAuthority("CA").PEM())
 	for _, user := range []string{
 		"token: s3cret-t0ken",
 		"{token: s3cret-t0ken, tokenFile: none}",

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -67,7 +68,7 @@ func TestKubeconfigErrorsQuoteNoSecret(t *testing.T) {
 }
 
 func TestClusterIsFoundInTheOrderOfKubectl(t *testing.T) {
-	_, ca := fakekube.New().ServeTLSFor(t)
+	_, ca := fixture.Listen(t, fakekube.New())
 	config := func(server string) string { return fakekube.Kubeconfig(server, ca, "token: t-"+server[8:]) }
 	files := map[string]string{
 		"flag": config("https://flag"), "env": config("https://env"), ".kube/config": config("https://home"),
@@ -304,8 +305,8 @@ func TestMasterIsEnoughForAnEmptyKubeconfig(t *testing.T) {
 }
 
 func TestInsecureConfigurationsAreWarnedOf(t *testing.T) {
-	ca := fakekube.NewAuthority(t, "CA")
-	cert, key := ca.Issue(t, "me", func(c *x509.Certificate) { c.NotAfter = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) })
+	ca := fakekube.NewAuthority("CA")
+	cert, key := ca.Issue("me", func(c *x509.Certificate) { c.NotAfter = time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC) })
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config")
 	mode := os.FileMode(0o644)
@@ -463,7 +464,7 @@ func TestPartGivenTwiceIsRefused(t *testing.T) {
 		testkit.WantError(t, fields, err, want)
 	}
 
-	ca := fakekube.NewAuthority(t, "the CA").PEM()
+	ca := fakekube.NewAuthority("the CA").PEM()
 	config := fakekube.Kubeconfig("https://h", ca, "{}")
 	config = strings.Replace(config, "    server:", "    certificate-authority: ca.crt\n    server:", 1)
 	_, err := load(t, map[string]string{"config": config, "ca.crt": string(ca)}, Options{Kubeconfig: "config"}, nil)

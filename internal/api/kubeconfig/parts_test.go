@@ -178,9 +178,9 @@ func TestTokenIsUsedUntilItsFileExists(t *testing.T) {
 }
 
 func TestKeyMustMatchItsCertificate(t *testing.T) {
-	ca := fakekube.NewAuthority(t, "CA")
-	cert, _ := ca.Issue(t, "me", nil)
-	_, key := ca.Issue(t, "somebody else", nil)
+	ca := fakekube.NewAuthority("CA")
+	cert, _ := ca.Issue("me", nil)
+	_, key := ca.Issue("somebody else", nil)
 	config := fakekube.Kubeconfig("https://h", nil, "client-certificate: tls.crt\n    client-key: tls.key")
 	files := map[string]string{"config": config, "tls.crt": string(cert), "tls.key": string(key)}
 	_, err := load(t, files, Options{Kubeconfig: "config"}, nil)
@@ -190,9 +190,9 @@ func TestKeyMustMatchItsCertificate(t *testing.T) {
 
 // The old pair is still in use then, and a server that refuses it answers 401.
 func TestRefusedCredentialNamesItsCertificate(t *testing.T) {
-	ca := fakekube.NewAuthority(t, "CA")
-	cert, key := ca.Issue(t, "me", nil)
-	otherCert, _ := ca.Issue(t, "somebody else", nil)
+	ca := fakekube.NewAuthority("CA")
+	cert, key := ca.Issue("me", nil)
+	otherCert, _ := ca.Issue("somebody else", nil)
 	dir := t.TempDir()
 	user := "client-certificate: tls.crt\n    client-key: tls.key\n    tokenFile: token"
 	testkit.WriteFiles(t, dir, map[string]string{

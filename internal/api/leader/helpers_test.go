@@ -14,6 +14,7 @@ import (
 	"podcount/internal/api/retry"
 	"podcount/internal/view/logging"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -28,7 +29,7 @@ type server struct {
 // simulate runs a test in virtual time, with its own fake API server: once over HTTP/1.1, and once over HTTP/2.
 func simulate(t *testing.T, test func(t *testing.T, f server)) {
 	t.Helper()
-	for _, protocol := range fakekube.Protocols {
+	for _, protocol := range fixture.Protocols {
 		t.Run(protocol, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { test(t, server{fakekube.New(), protocol}) })
 		})
@@ -49,7 +50,7 @@ func newElection(t *testing.T, f server, host string) *replica {
 }
 
 func newElectionWith(t *testing.T, f server, host string, credential credentialSource) *replica {
-	line := f.ServeOver(t, f.protocol)
+	line := fixture.NetworkOver(t, f.Server, f.protocol)
 	base := &url.URL{Scheme: line.Scheme, Host: host + ":1"}
 	withTLS := func(ctx context.Context, refused *kubeconfig.Credential) (*kubeconfig.Credential, error) {
 		cred, err := credential(ctx, refused)
