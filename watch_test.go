@@ -42,10 +42,14 @@ var (
 )
 
 // podLists returns the requests for lists of pods so far.
-func podLists(f *fakekube.Server) []fakekube.Request { return f.Requests(suite.IsList("pods")) }
+func podLists(f *fakekube.Server) []fakekube.Request {
+	return fixture.Requests(f, suite.IsList("pods"))
+}
 
 // podWatches returns the requests for watches of pods so far.
-func podWatches(f *fakekube.Server) []fakekube.Request { return f.Requests(fakekube.IsWatch("pods")) }
+func podWatches(f *fakekube.Server) []fakekube.Request {
+	return fixture.Requests(f, fixture.IsWatch("pods"))
+}
 
 // watchVersions returns the resourceVersions at which the watches of pods have started so far.
 func watchVersions(f *fakekube.Server) (versions []string) {
@@ -194,7 +198,7 @@ func TestEndedWatchIsResumedWithoutARelist(t *testing.T) {
 		last := fakekube.TextIn(fakekube.MetaOf(f.AddPod("default", "a", "")), "resourceVersion")
 		testkit.Pass(10 * time.Second)
 		f.AddNode("another-kind-raises-the-version")
-		f.EndWatches(false)
+		f.EndWatches()
 		synctest.Wait() // the watch resumes before any time passes
 		versions := watchVersions(f)
 		if len(versions) != 2 || versions[1] != last {
@@ -281,7 +285,7 @@ func TestExpiredVersionIsAnsweredByARelist(t *testing.T) {
 				r := reflectPods(t, f)
 				if row.do == nil {
 					r.net.Refuse()
-					f.EndWatches(true)
+					f.BreakWatches()
 				}
 				f.Remove("pods", suite.At("default", "web-0"))
 				f.AddPod("default", "new", "")
@@ -307,7 +311,7 @@ func TestRelistHasABackoffOfItsOwn(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectPods(t, f)
 		r.net.Refuse()
-		f.EndWatches(true)
+		f.BreakWatches()
 		testkit.Pass(5 * time.Minute)
 		fixture.AddPods(f, 1)
 		f.Compact() // like a restart of the server
@@ -351,7 +355,7 @@ func TestStateTellsHowTheLastWatchHasEndedAndWhatFails(t *testing.T) {
 			t.Errorf("before anything has failed: %+v", state)
 		}
 		f.Inject(t, suite.StatusFault(watchOfPods, 1, 503, "ServiceUnavailable", nil))
-		f.EndWatches(false)
+		f.EndWatches()
 		testkit.Pass(100 * time.Millisecond)
 		state := r.State()
 		testkit.WantEqual(t, "the outcome", state.LastWatch.Outcome, "unavailable")
@@ -437,7 +441,7 @@ func TestBackoffBeginsAgainOnceWatchesWork(t *testing.T) {
 				fixture.AddPods(f, 1)
 				testkit.Pass(backoffResetAfter)
 				f.Script(t, "watch pods: refuse "+refusal)
-				f.EndWatches(false)
+				f.EndWatches()
 				testkit.Pass(time.Minute)
 				watches := podWatches(f)
 				last := len(watches) - 1
@@ -535,11 +539,13 @@ func TestRelistIsCountedWithItsReason(t *testing.T) {
 
 // isVersionQuestion reports whether a request only asks for the newest version.
 func isVersionQuestion(q fakekube.Request) bool {
-	return fakekube.IsList("pods")(q) && q.Query.Get("limit") == "1"
+	return fixture.IsList("pods")(q) && q.Query.Get("limit") == "1"
 }
 
 // versionQuestions returns the requests that only asked for the newest version so far.
-func versionQuestions(f *fakekube.Server) []fakekube.Request { return f.Requests(isVersionQuestion) }
+func versionQuestions(f *fakekube.Server) []fakekube.Request {
+	return fixture.Requests(f, isVersionQuestion)
+}
 
 // A server that refuses a watch was not away, so it has not been restored from a backup meanwhile.
 func TestRefusedWatchIsNoReasonForAQuestion(t *testing.T) {
@@ -576,7 +582,7 @@ func TestReturningServerIsAskedForItsNewestVersion(t *testing.T) {
 					refusal := f.Inject(t, suite.StatusFault(questions, fakekube.Always, row.code, "", nil))
 					defer refusal.Lift()
 				}
-				f.EndWatches(true)
+				f.BreakWatches()
 				testkit.Pass(5 * time.Minute)
 				testkit.WantNumber(t, "questions while watches fail", len(versionQuestions(f)), 0)
 
@@ -596,7 +602,7 @@ func TestQuestionForTheNewestVersionHonoursRetryAfter(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectPods(t, f)
 		r.net.Refuse()
-		f.EndWatches(true)
+		f.BreakWatches()
 		testkit.Pass(time.Minute)
 		f.Script(t, "list pods: refuse 429 retry-after 20s")
 		r.net.Restore()
@@ -608,13 +614,13 @@ func TestQuestionForTheNewestVersionHonoursRetryAfter(t *testing.T) {
 		for time.Since(asked) < 19*time.Second {
 			fixture.AddPods(f, 1) // A watch with an event is followed by the next one at once.
 			testkit.Pass(time.Second)
-			f.EndWatches(false)
+			f.EndWatches()
 		}
 		testkit.WantNumber(t, "questions within 19 s", len(versionQuestions(f)), 1)
 		testkit.Pass(6 * time.Second) // Retry-After has jitter
 		fixture.AddPods(f, 1)
 		testkit.Pass(time.Second)
-		f.EndWatches(false)
+		f.EndWatches()
 		testkit.Pass(time.Second)
 		testkit.WantNumber(t, "questions after that", len(versionQuestions(f)), 2)
 		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
@@ -625,7 +631,7 @@ func TestRefusedConnectionBacksOff(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectPods(t, f)
 		r.net.Refuse()
-		f.EndWatches(true)
+		f.BreakWatches()
 		before := r.net.Dialed()
 		testkit.Pass(10 * time.Minute)
 		testkit.WantBetween(t, "dials in ten minutes", r.net.Dialed()-before, 10, 25)
@@ -706,7 +712,7 @@ func TestGarbageOnBothSidesOfAUsefulWatchLeadsToNoRelist(t *testing.T) {
 		fixture.AddPods(f, 1)
 		testkit.Pass(time.Minute)
 		f.Inject(t, garbled)
-		f.EndWatches(false)
+		f.EndWatches()
 		testkit.Pass(time.Minute)
 		testkit.WantNumber(t, "watches", len(podWatches(f)), 4)
 		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
@@ -782,7 +788,7 @@ func TestWatchFromTheFutureLeadsToARelist(t *testing.T) {
 		r := reflectPods(t, f)
 		f.SetVersion(300)
 		fixture.AddPods(f, 1)
-		f.EndWatches(true)
+		f.BreakWatches()
 		testkit.Pass(3*kube.Silence + time.Minute)
 		r.wantInSync(t, f)
 		testkit.WantNumber(t, "lists", len(podLists(f)), 2)
@@ -803,7 +809,7 @@ func TestRestoreWhileNoWatchWorksIsNoticedByTheVersionOfAnAnswer(t *testing.T) {
 				f.AddPod("default", "p", "")
 				r := reflectPods(t, f)
 				refusals := f.Script(t, "watch pods, always: refuse 503")
-				f.EndWatches(false)
+				f.EndWatches()
 				testkit.Pass(time.Minute)
 				restore := f.Snapshot()
 				f.AddNode("n") // The answer must be newer than the snapshot, and than what the watch resumes from.
@@ -821,7 +827,7 @@ func TestRestoreWhileNoWatchWorksIsNoticedByTheVersionOfAnAnswer(t *testing.T) {
 				}
 
 				r.net.Refuse()
-				f.EndWatches(true)
+				f.BreakWatches()
 				restore()
 				testkit.Pass(time.Minute)
 				for _, refusal := range refusals {
@@ -860,13 +866,14 @@ func TestHalfOpenConnectionIsNoticed(t *testing.T) {
 					testkit.Pass(protocol.limit)
 					suite.WantLabel(t, f, "cp", suite.TotalLabel, "1")
 					for _, resource := range []string{"pods", "nodes"} {
-						newWatches := f.Requests(func(request fakekube.Request) bool {
-							return fakekube.IsWatch(resource)(request) &&
+						newWatches := fixture.Requests(f, func(request fakekube.Request) bool {
+							return fixture.IsWatch(resource)(request) &&
 								request.At.After(silentSince) &&
 								request.HTTP2 == protocol.isHTTP2
 						})
+
 						testkit.WantNumber(t, "watches of "+resource+" since then", len(newWatches), 1)
-						lists := f.Requests(suite.IsList(resource))
+						lists := fixture.Requests(f, suite.IsList(resource))
 						testkit.WantNumber(t, "lists of "+resource, len(lists), 1)
 					}
 					fixture.SetLabel(f, "cp", suite.TotalLabel, "7")
@@ -901,8 +908,8 @@ func TestConnectionThatTakesNoMoreRequestsCostsNoRelist(t *testing.T) {
 			t.Errorf("only %d connections: the server did not shed them", n)
 		}
 		for _, resource := range []string{"pods", "nodes"} {
-			testkit.WantNumber(t, "lists of "+resource, len(f.Requests(suite.IsList(resource))), 1)
-			testkit.WantNumber(t, "watches of "+resource, len(f.Requests(fakekube.IsWatch(resource))), 1)
+			testkit.WantNumber(t, "lists of "+resource, len(fixture.Requests(f, suite.IsList(resource))), 1)
+			testkit.WantNumber(t, "watches of "+resource, len(fixture.Requests(f, fixture.IsWatch(resource))), 1)
 		}
 	})
 }
@@ -914,7 +921,7 @@ func TestIdleConnectionsThatAreCutCauseNoRelists(t *testing.T) {
 			start := time.Now()
 			for time.Since(start) < 10*time.Minute {
 				testkit.Pass(interval)
-				f.EndWatches(true)
+				f.BreakWatches()
 			}
 			testkit.WantNumber(t, fmt.Sprintf("lists with a cut every %v", interval), len(podLists(f)), 1)
 			fixture.AddPods(f, 1)
@@ -933,7 +940,7 @@ func isAudit(q fakekube.Request) bool {
 }
 
 // audits returns the lists at an exact version so far.
-func audits(f *fakekube.Server) []fakekube.Request { return f.Requests(isAudit) }
+func audits(f *fakekube.Server) []fakekube.Request { return fixture.Requests(f, isAudit) }
 
 // passUntilAudit lets time pass until the first audit has been requested, or should have been.
 func passUntilAudit(f *fakekube.Server) {
@@ -1368,7 +1375,7 @@ func TestFailedListIsThrownAwayWhole(t *testing.T) {
 		}
 		f.Script(t, "list pods: cut after 5000 bytes")
 		f.Compact()
-		f.EndWatches(true)
+		f.BreakWatches()
 		for len(podLists(f)) < 2 {
 			testkit.Pass(10 * time.Millisecond)
 		}
@@ -1389,7 +1396,7 @@ func TestListThatIsABadRequestIsTriedAgainIfOneHasWorked(t *testing.T) {
 			watch pods: refuse 410
 			list pods: refuse 400 reason BadRequest
 		`)
-		f.EndWatches(false)
+		f.EndWatches()
 		testkit.Pass(time.Minute)
 		fixture.AddPods(f, 2)
 		synctest.Wait()
@@ -1536,10 +1543,11 @@ func disturbLists(t *testing.T, f *fakekube.Server, fault fakekube.Fault) {
 	suite.WantPeace(t, f, "-node-label", suite.OwnPodsLabel)
 
 	resource := fault.On.Resource
-	firstGoodList := f.Requests(suite.IsList(resource))[fault.Times]
-	tooEarly := f.Requests(func(request fakekube.Request) bool {
-		return fakekube.IsWrite(request) && request.At.Before(firstGoodList.At)
+	firstGoodList := fixture.Requests(f, suite.IsList(resource))[fault.Times]
+	tooEarly := fixture.Requests(f, func(request fakekube.Request) bool {
+		return fixture.IsWrite(request) && request.At.Before(firstGoodList.At)
 	})
+
 	testkit.WantNumber(t, "writes before the first good list", len(tooEarly), 0)
 
 	for day := 2; day < 4; day++ {
@@ -1548,7 +1556,7 @@ func disturbLists(t *testing.T, f *fakekube.Server, fault fakekube.Fault) {
 		liveADay(f, day)
 		f.LoseEvents(0)
 		f.Compact()
-		f.EndWatches(true)
+		f.BreakWatches()
 		suite.MeetFaults(t, f)
 		testkit.Pass(kube.Silence)
 		suite.WantPeace(t, f, "-node-label", suite.OwnPodsLabel)
@@ -1725,7 +1733,7 @@ func (c *watchCase) run(t *testing.T, f *fakekube.Server, format string) {
 	}
 	if len(frames) > 0 {
 		f.Inject(t, fakekube.Fault{On: watchOfPods, Do: replyWithFrames(frames, format)})
-		f.EndWatches(false)
+		f.EndWatches()
 	}
 	suite.MeetFaults(t, f)
 	testkit.Pass(c.recovery)
@@ -1804,12 +1812,12 @@ func interruptedWatches() []watchCase {
 		{name: "a history that is gone", act: func(f *fakekube.Server) []watchFrame {
 			liveADay(f, 2)
 			f.Compact()
-			f.EndWatches(true)
+			f.BreakWatches()
 			return nil
 		}},
 		{name: "bookmarks for two hours", act: func(f *fakekube.Server) []watchFrame {
 			testkit.Pass(2 * time.Hour)
-			f.EndWatches(true)
+			f.BreakWatches()
 			return nil
 		}},
 		{name: "never a bookmark", bookmarks: 1000 * time.Hour, act: func(f *fakekube.Server) []watchFrame {
@@ -1817,10 +1825,10 @@ func interruptedWatches() []watchCase {
 			return nil
 		}},
 		{name: "an outage", act: func(f *fakekube.Server) []watchFrame {
-			f.CutOff("127.0.0.1:1", true)
+			reconnect := f.CutOff("127.0.0.1:1")
 			liveADay(f, 1)
 			testkit.Pass(10 * time.Minute)
-			f.CutOff("127.0.0.1:1", false)
+			reconnect()
 			return nil
 		}},
 		{name: "a server that was set back", recovery: 3 * kube.Silence, act: func(f *fakekube.Server) []watchFrame {
@@ -1829,7 +1837,7 @@ func interruptedWatches() []watchCase {
 			liveADay(f, 2)
 			testkit.Pass(30 * time.Second)
 			turnBack()
-			f.EndWatches(true)
+			f.BreakWatches()
 			return nil
 		}},
 	}
@@ -2059,7 +2067,7 @@ func TestWatchThatExpiresAfterALongTimeIsListedAgainSoon(t *testing.T) {
 			testkit.Pass(backoffResetAfter + time.Minute)
 			f.Inject(t, suite.StatusFault(watchOfPods, 1, 410, "Expired", nil))
 			before := len(podLists(f))
-			f.EndWatches(false)
+			f.EndWatches()
 			testkit.Pass(2*initialBackoff + time.Millisecond)
 			testkit.WantNumber(t, "lists since the watch expired", len(podLists(f))-before, 1)
 		}
@@ -2133,7 +2141,7 @@ func TestAnswerWithAVersionThatTheWatchNeverReachesLeadsToAList(t *testing.T) {
 		r := reflectPods(t, f)
 		for range 3 { // A proxy may end each watch before the time is over.
 			testkit.Pass(answerPatience * 3 / 5)
-			f.EndWatches(false)
+			f.EndWatches()
 		}
 		setVersion(t, f, tooNew)
 		_, err := r.Patch(t.Context(), r.Get(Key{"default", "web-0"}), "", map[string]any{}, func(*Pod) bool { return true })
@@ -2143,7 +2151,7 @@ func TestAnswerWithAVersionThatTheWatchNeverReachesLeadsToAList(t *testing.T) {
 		f.Put("pods", onNode(podNamed(f, "web-0"), "n1"))
 		testkit.Pass(answerPatience / 2)
 		testkit.WantEqual(t, "the node before the answer is doubted", r.Get(Key{"default", "web-0"}).NodeName, "")
-		f.EndWatches(false)
+		f.EndWatches()
 		testkit.Pass(answerPatience) // in which bookmarks come
 		r.wantInSync(t, f)
 		testkit.WantText(t, r.metrics.Text(), `podcount_relists_total{kind="Pod",reason="contradiction"} 1`)
@@ -2353,7 +2361,7 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 			before: func(_ *testing.T, f *fakekube.Server, _ *testReflector) {
 				changeSomethingElse(f)
 				f.Bookmarks = 300 * time.Millisecond
-				f.EndWatches(false)
+				f.EndWatches()
 				synctest.Wait()
 			},
 			shortest: 299 * time.Millisecond,
@@ -2384,7 +2392,7 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 			name: "the watch is in a backoff",
 			before: func(t *testing.T, f *fakekube.Server, _ *testReflector) {
 				f.Script(t, "watch pods: refuse 429 retry-after 20s")
-				f.EndWatches(false)
+				f.EndWatches()
 				synctest.Wait()
 				f.AddPod("default", "new", "")
 			},
@@ -2397,7 +2405,7 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 			before: func(t *testing.T, f *fakekube.Server, _ *testReflector) {
 				f.Script(t, "watch pods: refuse 429 retry-after 20s")
 				f.Script(t, "list pods: refuse 429 retry-after 20s")
-				f.EndWatches(false)
+				f.EndWatches()
 				synctest.Wait()
 				f.AddPod("default", "new", "")
 			},
@@ -2412,7 +2420,7 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 				f.Compact()
 				f.Script(t, "list pods: delay 5s")
 				f.Script(t, "watch pods: refuse 410")
-				f.EndWatches(false)
+				f.EndWatches()
 				testkit.Pass(2 * initialBackoff)
 				testkit.WantNumber(t, "lists when this replica is elected", len(podLists(f)), 2)
 				changeSomethingElse(f)
@@ -2425,7 +2433,7 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 			before: func(t *testing.T, f *fakekube.Server, _ *testReflector) {
 				f.Inject(t, fakekube.Fault{On: listOfPods, Do: fakekube.Handle(slowOldList)})
 				f.Script(t, "watch pods: refuse 410")
-				f.EndWatches(false)
+				f.EndWatches()
 				testkit.Pass(2 * initialBackoff)
 				testkit.WantNumber(t, "lists when this replica is elected", len(podLists(f)), 2)
 				f.AddPod("default", "new", "")
@@ -2548,12 +2556,12 @@ func TestConfirmAsksNothingDuringABackoff(t *testing.T) {
 		r := reflectPods(t, f)
 		testkit.Pass(time.Second)
 		f.Script(t, "watch pods: refuse 429 retry-after 20s")
-		f.EndWatches(false)
+		f.EndWatches()
 		synctest.Wait()
-		before := len(f.Requests(suite.All))
+		before := len(f.Received(fakekube.Requests{}))
 		r.startConfirm(t.Context())
 		testkit.Pass(19 * time.Second)
-		testkit.WantNumber(t, "requests during the backoff", len(f.Requests(suite.All))-before, 0)
+		testkit.WantNumber(t, "requests during the backoff", len(f.Received(fakekube.Requests{}))-before, 0)
 		testkit.WantText(t, r.log.String(), "waits until its cache is confirmed",
 			`why="the last list or watch has failed"`)
 		testkit.Pass(7 * time.Second)

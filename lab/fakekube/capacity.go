@@ -32,48 +32,48 @@ type Capacity struct {
 // capacityRetryAfter is the Retry-After of requests that are refused for lack of a seat, in seconds.
 const capacityRetryAfter = "1"
 
-// Limit gives the server a capacity, which applies to the requests that arrive from now on. It returns the load of that
-// capacity. Another Limit replaces this one.
+// Limit gives the server a capacity, which applies to the requests that arrive from now on. load returns the numbers so
+// far; it may be called at any time. Another Limit replaces this one.
 //
 // A request occupies a seat until its whole answer has been sent. A watch occupies one only while it begins. Answers
 // that a fault replaces need no seat. Limit panics if the capacity has no seats.
-func (s *Server) Limit(c Capacity) *Load {
+func (s *Server) Limit(c Capacity) (load func() Load) {
 	if c.Seats < 1 {
 		panic("a capacity needs at least one seat")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.load = &Load{capacity: c}
-	return s.load
+	s.seats = &seats{capacity: c}
+	return s.seats.load
 }
 
-// Load is the work that a server with a capacity has at the moment. Its methods may be called at any time.
+// Load is the work that a server with a capacity has had since the call of Limit.
 type Load struct {
-	capacity Capacity
-
-	mu      sync.Mutex      // guards all fields below
-	busy    int             // seats that are taken
-	waiting []chan struct{} // requests in the queue, the oldest first; closing a channel gives its request a seat
-	totals  LoadTotals
-}
-
-// LoadTotals are numbers since the call of Limit.
-type LoadTotals struct {
 	Served        int           // requests that got a seat
 	Refused       int           // requests that got a 429
 	LongestQueue  int           // the highest number of requests that waited at the same time
 	TimeInService time.Duration // the sum of the times for which seats were taken
 }
 
-// Totals returns the numbers so far.
-func (l *Load) Totals() LoadTotals {
+// seats are what a server with a capacity has.
+type seats struct {
+	capacity Capacity
+
+	mu      sync.Mutex      // guards all fields below
+	busy    int             // seats that are taken
+	waiting []chan struct{} // requests in the queue, the oldest first; closing a channel gives its request a seat
+	totals  Load
+}
+
+// load returns the numbers so far.
+func (l *seats) load() Load {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.totals
 }
 
 // waitForSeat waits for a seat. It returns false if the request must be refused, or if ctx ends first.
-func (l *Load) waitForSeat(ctx context.Context) bool {
+func (l *seats) waitForSeat(ctx context.Context) bool {
 	turn := l.enqueue()
 	if turn == nil {
 		return false
@@ -95,7 +95,7 @@ func (l *Load) waitForSeat(ctx context.Context) bool {
 
 // enqueue returns a channel that is closed when the request has a seat, which may be at once. It returns nil if the
 // queue is full.
-func (l *Load) enqueue() (turn chan struct{}) {
+func (l *seats) enqueue() (turn chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	isFree := l.busy < l.capacity.Seats
@@ -117,7 +117,7 @@ func (l *Load) enqueue() (turn chan struct{}) {
 
 // leaveQueue removes a request from the queue. It returns false if the request is no longer there, because it has just
 // got a seat.
-func (l *Load) leaveQueue(turn chan struct{}) (hasLeft bool) {
+func (l *seats) leaveQueue(turn chan struct{}) (hasLeft bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := slices.Index(l.waiting, turn)
@@ -130,7 +130,7 @@ func (l *Load) leaveQueue(turn chan struct{}) (hasLeft bool) {
 }
 
 // freeSeat gives the seat of a request to the next one in the queue. taken is when the request got it.
-func (l *Load) freeSeat(taken time.Time) {
+func (l *seats) freeSeat(taken time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.totals.TimeInService += time.Since(taken)
@@ -146,16 +146,16 @@ func (l *Load) freeSeat(taken time.Time) {
 // takeSeat waits until the server can work on the request, and lets the time pass that any request needs. Without a
 // seat, it answers 429 and returns false. Without a capacity, it returns true at once.
 func (r *request) takeSeat() bool {
-	load := r.arrival.load
-	if load == nil {
+	seats := r.arrival.seats
+	if seats == nil {
 		return true
 	}
-	if !load.waitForSeat(r.Context()) {
+	if !seats.waitForSeat(r.Context()) {
 		r.refuseForCapacity()
 		return false
 	}
 	r.seatedAt = time.Now()
-	waitFor(r.Context(), load.capacity.PerRequest)
+	waitFor(r.Context(), seats.capacity.PerRequest)
 	isWatch := r.info.Verb == "watch"
 	if isWatch {
 		r.leaveSeat()
@@ -168,7 +168,7 @@ func (r *request) leaveSeat() {
 	if r.seatedAt.IsZero() {
 		return
 	}
-	r.arrival.load.freeSeat(r.seatedAt)
+	r.arrival.seats.freeSeat(r.seatedAt)
 	r.seatedAt = time.Time{}
 }
 
@@ -177,7 +177,7 @@ func (r *request) workOnAnswer() {
 	if r.seatedAt.IsZero() {
 		return
 	}
-	waitFor(r.Context(), time.Duration(len(r.items))*r.arrival.load.capacity.PerObject)
+	waitFor(r.Context(), time.Duration(len(r.items))*r.arrival.seats.capacity.PerObject)
 }
 
 // refuseForCapacity answers 429, in plain text like the server.

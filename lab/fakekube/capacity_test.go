@@ -42,8 +42,8 @@ func TestRequestsBeyondTheSeatsWaitInLine(t *testing.T) {
 				t.Errorf("request %d took %v, want %d s", i, got.took, seconds)
 			}
 		}
-		want := LoadTotals{Served: 5, LongestQueue: 3, TimeInService: 5 * time.Second}
-		if got := load.Totals(); got != want {
+		want := Load{Served: 5, LongestQueue: 3, TimeInService: 5 * time.Second}
+		if got := load(); got != want {
 			t.Errorf("the totals are %+v, want %+v", got, want)
 		}
 	})
@@ -60,7 +60,7 @@ func TestRequestBeyondTheQueueIsRefused(t *testing.T) {
 		if got.answer.Header().Get("Retry-After") != "1" || got.took != 0 {
 			t.Errorf("after %v: %v", got.took, got.answer.Header())
 		}
-		wantNumber(t, "refused requests", load.Totals().Refused, 1)
+		wantNumber(t, "refused requests", load().Refused, 1)
 	})
 }
 

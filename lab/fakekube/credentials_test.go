@@ -28,7 +28,7 @@ func TestClientCertificateNeedsTheRightAuthority(t *testing.T) {
 			t.Errorf("%d %s, want %d", w.Code, w.Body, c.want)
 		}
 	}
-	received := f.Requests(IsList("pods"))
+	received := f.Received(Requests{Verb: "list", Resource: "pods"})
 	if received[0].User != "me" || !strings.HasPrefix(received[0].String(), "GET /api/v1/pods?") {
 		t.Errorf("the first request is %s, by %q", received[0], received[0].User)
 	}

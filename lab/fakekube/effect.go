@@ -375,7 +375,7 @@ func (n discardAnswer) Write(p []byte) (int, error) { return len(p), nil }
 func (n discardAnswer) WriteHeader(int)             {}
 
 // Reset breaks the connection with all requests on it, either before or after it processes the request. Without a
-// connection of ServeIn, ServeFor and the like, it affects only the request.
+// connection of Listen or NewNetwork, it affects only the request.
 type Reset struct {
 	ActsFirst bool
 }

@@ -97,9 +97,9 @@ func wantChecked(t *testing.T, fake *fakekube.Server, names ...string) {
 			t.Errorf("node %s is not checked", name)
 		}
 	}
-	writes := len(fake.Requests(fakekube.IsWrite))
+	writes := len(fake.Received(fakekube.Requests{Verb: "write"}))
 	<-time.After(time.Hour)
-	if more := len(fake.Requests(fakekube.IsWrite)) - writes; more > 0 {
+	if more := len(fake.Received(fakekube.Requests{Verb: "write"})) - writes; more > 0 {
 		t.Errorf("%d unnecessary writes", more)
 	}
 }
@@ -129,7 +129,7 @@ func TestNodesAreCheckedDespiteFaults(t *testing.T) {
 				startChecker(t, fake)
 				wantChecked(t, fake, "a", "b")
 
-				fake.EndWatches(true)
+				fake.BreakWatches()
 				fake.Edit("nodes", fakekube.Key{Name: "a"}, func(node fakekube.Object) {
 					delete(fakekube.MetaOf(node)["labels"].(fakekube.Object), "checked")
 				})
@@ -149,13 +149,13 @@ func TestLostChangeGoesUnnoticed(t *testing.T) {
 		synctest.Wait()
 		lie := fake.Script(t, "list|watch nodes: lie about 1 change")[0]
 		fake.AddNode("a")
-		fake.EndWatches(true)
+		fake.BreakWatches()
 		<-time.After(time.Minute)
 		if isChecked(fake, "a") {
 			t.Error("the node is checked")
 		}
 		lie.Lift()
-		fake.EndWatches(true)
+		fake.BreakWatches()
 		wantChecked(t, fake, "a")
 	})
 }

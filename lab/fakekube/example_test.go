@@ -44,7 +44,7 @@ func ExampleServer() {
 	fmt.Println(answer.StatusCode, node.Kind)
 	stored := fake.Get("nodes", fakekube.Key{Name: "worker"})
 	fmt.Println("checked:", fakekube.TextIn(stored, "metadata", "labels", "checked"))
-	for _, write := range fake.Requests(fakekube.IsWrite) {
+	for _, write := range fake.Received(fakekube.Requests{Verb: "write"}) {
 		fmt.Println(write.Verb, write.Resource, write.Name)
 	}
 	// Output:
@@ -79,7 +79,7 @@ func ExampleServer_EndWatches() {
 			return
 		}
 		fmt.Println(event.Type, event.Object.Metadata.Name)
-		fake.EndWatches(false)
+		fake.EndWatches()
 	}
 	fmt.Println("the watch has ended:", lines.Err())
 
@@ -94,7 +94,7 @@ func ExampleServer_EndWatches() {
 	}
 	again.Body.Close()
 	fmt.Println("the next one:", again.StatusCode)
-	fmt.Println("watches asked for:", len(fake.Requests(fakekube.IsWatch("pods"))))
+	fmt.Println("watches asked for:", len(fake.Received(fakekube.Requests{Verb: "watch", Resource: "pods"})))
 	// Output:
 	// ADDED web-1
 	// the watch has ended: <nil>
@@ -187,7 +187,7 @@ func ExampleNetwork() {
 		if outage := time.Since(start); outage < time.Hour {
 			t.Errorf("the outage was over after %v", outage)
 		}
-		if asked := len(fake.Requests(fakekube.IsList("nodes"))); asked != 2 {
+		if asked := len(fake.Received(fakekube.Requests{Verb: "list", Resource: "nodes"})); asked != 2 {
 			t.Errorf("%d requests came through", asked)
 		}
 	})

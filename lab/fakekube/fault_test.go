@@ -115,7 +115,7 @@ func TestRequestsMatchByAllFields(t *testing.T) {
 		{Requests{Verb: "get", If: func(Request) bool { return true }}, patch, false},
 	} {
 		method, target, _ := strings.Cut(c.request, " ")
-		q := RequestOf(httptest.NewRequest(method, target, nil))
+		q := requestOf(httptest.NewRequest(method, target, nil))
 		q.User = "alice"
 		q.Host = "a:1"
 		q.Body = "{}"

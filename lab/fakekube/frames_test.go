@@ -216,7 +216,7 @@ func TestResetBreaksAllRequestsOfTheConnection(t *testing.T) {
 			if err == nil || isBroken != want {
 				t.Errorf("%s: %v; the watch is broken: %v, %v", effect, err, isBroken, context.Cause(ctx))
 			}
-			f.EndWatches(false)
+			f.EndWatches()
 		})
 	}
 }

@@ -186,3 +186,11 @@ func listen(t *testing.T, f *Server) (url string, ca []byte) {
 
 // asAdmin makes the owner of a client certificate an administrator.
 func asAdmin(c *x509.Certificate) { c.Subject.Organization = []string{masters} }
+
+// knowsToken reports whether a fake has a token.
+func knowsToken(f *Server, token string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, isKnown := f.tokens[token]
+	return isKnown
+}

@@ -112,7 +112,8 @@ func TestKubectlWorksAgainstTheFake(t *testing.T) {
 		wantText(t, run("get", "pod", "applied", "-o", "yaml"), "image: "+image)
 	}
 
-	before := len(f.Requests(IsWatch("pods")))
+	watches := Requests{Verb: "watch", Resource: "pods"}
+	before := len(f.Received(watches))
 	watch := command("get", "pods", "-w", "-o", "name")
 	stdout, _ := watch.StdoutPipe()
 	if err := watch.Start(); err != nil {
@@ -125,7 +126,7 @@ func TestKubectlWorksAgainstTheFake(t *testing.T) {
 		}
 		shown <- lines.Text() == "pod/watched"
 	}()
-	f.Await(t, "kubectl's watch", func() bool { return len(f.Requests(IsWatch("pods"))) > before })
+	f.Await(t, "kubectl's watch", func() bool { return len(f.Received(watches)) > before })
 	f.AddPod("default", "watched", "")
 	select {
 	case ok := <-shown:

@@ -144,7 +144,7 @@ func TestServerHasACertificateForEachNameAndOffersTheChosenProtocols(t *testing.
 				io.Copy(io.Discard, answer.Body)
 				answer.Body.Close()
 			}
-			for _, q := range f.Requests(func(Request) bool { return true }) {
+			for _, q := range f.Received(Requests{}) {
 				if q.HTTP2 == withoutHTTP2 || q.Certificate != "client" {
 					t.Errorf("without HTTP/2: %v; a request came over HTTP/2: %v, with the certificate of %q",
 						withoutHTTP2, q.HTTP2, q.Certificate)

@@ -38,8 +38,8 @@ func (q Request) String() string {
 	return q.Method + " " + q.Path + "?" + q.Query.Encode() + " " + q.Body
 }
 
-// RequestOf describes a request by its head. The caller fills in the body, the user and the token.
-func RequestOf(r *http.Request) Request {
+// requestOf describes a request by its head. The caller fills in the body, the user and the token.
+func requestOf(r *http.Request) Request {
 	query := r.URL.Query()
 	info := Request{
 		Method: r.Method,
@@ -109,14 +109,18 @@ type Spy interface {
 	Changed(c Change)
 }
 
-// Requests returns the matching requests so far, in the order in which they arrived, including those that met a fault
-// or were cut off. It calls match with the fake locked, so match must not call the fake.
-func (s *Server) Requests(match func(Request) bool) []Request {
+// Received returns the selected requests so far, in the order in which they arrived, including those that met a fault
+// or were cut off. Received(Requests{Verb: "write"}) are those that want to change something. It panics if the
+// selection is invalid, as Inject does.
+func (s *Server) Received(on Requests) []Request {
+	if problem := on.problem(); problem != "" {
+		panic(problem)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var found []Request
 	for _, q := range s.requests {
-		if match(q) {
+		if on.matches(q) {
 			found = append(found, q)
 		}
 	}
@@ -130,30 +134,6 @@ func (s *Server) ForgetRequests() {
 	s.requests = nil
 	for _, in := range s.injections {
 		in.firstRequest = 0
-	}
-}
-
-// IsWrite reports whether a request creates, changes or deletes objects other than Events. Like IsList and IsWatch,
-// it is meant for Requests.
-func IsWrite(q Request) bool {
-	switch q.Verb {
-	case "create", "update", "patch", "delete", "deletecollection":
-		return q.Resource != "events"
-	}
-	return false
-}
-
-// IsList returns a matcher for lists of a resource and their pages, in one namespace or all.
-func IsList(resource string) func(Request) bool {
-	return func(q Request) bool {
-		return q.Verb == "list" && q.Resource == resource
-	}
-}
-
-// IsWatch returns a matcher for watches of a resource, in one namespace or all.
-func IsWatch(resource string) func(Request) bool {
-	return func(q Request) bool {
-		return q.Verb == "watch" && q.Resource == resource
 	}
 }
 

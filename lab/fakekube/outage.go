@@ -5,9 +5,14 @@ import (
 	"sync"
 )
 
-// EndWatches ends the running watches, either cleanly, as a server does when it shuts down, or by breaking their
-// connections. A watch counts as running once Requests includes its request.
-func (s *Server) EndWatches(isBroken bool) {
+// EndWatches ends the running watches cleanly, as a server does when it shuts down. A watch counts as running once
+// Received includes its request.
+func (s *Server) EndWatches() { s.endWatches(false) }
+
+// BreakWatches breaks the connections of the running watches, as defined by EndWatches.
+func (s *Server) BreakWatches() { s.endWatches(true) }
+
+func (s *Server) endWatches(isBroken bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watchEnd.isBroken = isBroken
@@ -23,13 +28,17 @@ func (s *Server) LoseEvents(n int) {
 	s.eventsToLose = n
 }
 
-// CutOff starts or stops breaking the requests of clients that call the server by this HOST:PORT. Both also break all
-// running watches, of all clients.
-func (s *Server) CutOff(host string, isAway bool) {
-	s.mu.Lock()
-	s.isCutOff[host] = isAway
-	s.mu.Unlock()
-	s.EndWatches(true)
+// CutOff breaks the requests of clients that call the server by this HOST:PORT, until reconnect is called. Both also
+// break all running watches, of all clients.
+func (s *Server) CutOff(host string) (reconnect func()) {
+	setCutOff := func(isCutOff bool) {
+		s.mu.Lock()
+		s.isCutOff[host] = isCutOff
+		s.mu.Unlock()
+		s.BreakWatches()
+	}
+	setCutOff(true)
+	return func() { setCutOff(false) }
 }
 
 // Lag breaks all watches once. From then on, the watches that on selects reach an API server that lags behind by a
@@ -41,7 +50,7 @@ func (s *Server) Lag(on Requests, changes int) (catchUp func()) {
 	newLag.version = s.latestVersion - changes
 	s.lag = newLag
 	s.mu.Unlock()
-	s.EndWatches(true)
+	s.BreakWatches()
 	return sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -33,7 +33,11 @@ func TestEndWatchesEndsRequestedWatches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.EndWatches(i%2 == 1)
+		if i%2 == 1 {
+			f.BreakWatches()
+		} else {
+			f.EndWatches()
+		}
 		lines := bufio.NewScanner(answer.Body)
 		for lines.Scan() {
 		}
@@ -51,7 +55,7 @@ func TestEndWatchesEndsDelayedWatches(t *testing.T) {
 		f.Script(t, "*: delay 1s")
 		_, ended := startWatch(t, f, "&resourceVersion=202")
 		synctest.Wait()
-		f.EndWatches(false)
+		f.EndWatches()
 		if isBroken := <-ended; isBroken {
 			t.Error("its connection broke")
 		}
@@ -71,12 +75,12 @@ func TestAwaitChecksWithoutRequests(t *testing.T) {
 
 func TestCutOffHostBreaksAndRecovers(t *testing.T) {
 	f := New()
-	f.CutOff("a:1", true)
+	reconnect := f.CutOff("a:1")
 	wantAnswer(t, f, "GET http://a:1/api/v1/pods", "", 0, "")
 	wantAnswer(t, f, "GET http://b:1/api/v1/pods", "", 200, "PodList")
-	f.CutOff("a:1", false)
+	reconnect()
 	wantAnswer(t, f, "GET http://a:1/api/v1/pods", "", 200, "PodList")
-	wantNumber(t, "requests", len(f.Requests(IsList("pods"))), 3)
+	wantNumber(t, "requests", len(f.Received(Requests{Verb: "list", Resource: "pods"})), 3)
 }
 
 func TestLaggingServerIsSilentUntilItCatchesUp(t *testing.T) {
@@ -101,7 +105,7 @@ func TestLaggingServerIsSilentUntilItCatchesUp(t *testing.T) {
 		if got := strings.Count(answer.Body.String(), "ADDED"); got != 2 {
 			t.Errorf("%d events after it caught up, want 2", got)
 		}
-		f.EndWatches(true)
+		f.BreakWatches()
 		if isBroken := <-ended; !isBroken {
 			t.Error("the watch ended cleanly")
 		}

@@ -63,7 +63,7 @@ type rule struct {
 // authorize reports whether RBAC lets a user do something. reason names the binding that allows it or, if it is
 // denied, the bound roles that do not exist. Forbid overrides all rules.
 // https://kubernetes.io/docs/reference/access-authn-authz/rbac/
-func (s *Server) authorize(u User, a attributes) (allowed bool, reason string) {
+func (s *Server) authorize(u userInfo, a attributes) (allowed bool, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.isForbidden[a.verb+" "+a.fullResource()] {
@@ -83,7 +83,7 @@ func (s *Server) authorize(u User, a attributes) (allowed bool, reason string) {
 
 // rulesLocked returns the rules that a user has in a namespace, or only in the cluster scope if it is "". problem
 // names the roles that are bound but do not exist; it is "" if all exist.
-func (s *Server) rulesLocked(u User, namespace string) (rules []rule, problem string) {
+func (s *Server) rulesLocked(u userInfo, namespace string) (rules []rule, problem string) {
 	var missing []string
 	bindings := sortedByName(s.objectsLocked("clusterrolebindings"), "")
 	if namespace != "" {
@@ -146,7 +146,7 @@ func describeBinding(binding Object) string {
 }
 
 // subjectOf describes the subject of a binding that matches a user. It returns "" if none does.
-func subjectOf(binding Object, u User) string {
+func subjectOf(binding Object, u userInfo) string {
 	for _, subject := range objectsIn(binding["subjects"]) {
 		name := TextIn(subject, "name")
 		switch TextIn(subject, "kind") {
@@ -245,7 +245,7 @@ var (
 )
 
 // defaultRules returns the rules that a user has through the default cluster roles.
-func defaultRules(u User) []rule {
+func defaultRules(u userInfo) []rule {
 	var rules []rule
 	give := func(role, group string, given []Object) {
 		reason := fmt.Sprintf("RBAC: allowed by ClusterRoleBinding %q of ClusterRole %q to Group %q", role, role, group)
@@ -265,7 +265,7 @@ func defaultRules(u User) []rule {
 }
 
 // forbidden answers 403. why names the bound roles that do not exist; it may be "".
-func (r *request) forbidden(u User, a attributes, reason string) {
+func (r *request) forbidden(u userInfo, a attributes, reason string) {
 	details := Object{}
 	message := forbiddenMessage(u.Name, a)
 	if a.resource != "" {
@@ -300,10 +300,15 @@ func forbiddenMessage(user string, a attributes) string {
 		named, user, a.verb, a.fullResource(), a.group, scope)
 }
 
-// Forbid switches a 403 for everyone on or off. action is a verb and a resource, such as "patch nodes" or "patch
-// counts/status".
-func (s *Server) Forbid(action string, isForbidden bool) {
+// Forbid answers an action of anyone with a 403 until permit is called. action is a verb and a resource, such as "patch
+// nodes" or "patch pods/status".
+func (s *Server) Forbid(action string) (permit func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.isForbidden[action] = isForbidden
+	s.isForbidden[action] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.isForbidden, action)
+	}
 }

@@ -14,7 +14,7 @@ type Requests struct {
 	// Verb is a verb as in Route, or "write", which means create, update, patch, delete and deletecollection.
 	Verb string
 
-	// Resource is the plural name, with the subresource as in RBAC: "counts/status" is only the status, and "counts"
+	// Resource is the plural name, with the subresource as in RBAC: "pods/status" is only the status, and "pods"
 	// is only the object. If it begins with a slash, it is the path of the request, such as "/version".
 	Resource string
 

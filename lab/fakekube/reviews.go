@@ -47,7 +47,7 @@ func (s *Server) reviewAccess(r *request, o Object) {
 	spec := objectIn(o, "spec")
 	about, isResource := spec["resourceAttributes"].(Object)
 	path, _ := spec["nonResourceAttributes"].(Object)
-	user := User{Name: TextIn(spec, "user"), UID: TextIn(spec, "uid"), Groups: textsIn(spec["groups"])}
+	user := userInfo{Name: TextIn(spec, "user"), UID: TextIn(spec, "uid"), Groups: textsIn(spec["groups"])}
 	isSelf := r.kind.resource == "selfsubjectaccessreviews"
 	if isSelf {
 		user = r.user
@@ -81,7 +81,7 @@ func (s *Server) reviewAccess(r *request, o Object) {
 }
 
 // validateReview validates an access review. resource and path are its attributes; one of them must be nil.
-func (r *request) validateReview(user User, resource, path Object) []cause {
+func (r *request) validateReview(user userInfo, resource, path Object) []cause {
 	var causes []cause
 	switch {
 	case resource != nil && path != nil:

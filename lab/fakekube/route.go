@@ -23,7 +23,7 @@ type Route struct {
 	Name        string // "" for a collection
 }
 
-// String returns the verb, the resource and the object, such as "patch counts/status/default/web", or only the verb.
+// String returns the verb, the resource and the object, such as "patch pods/status/default/web", or only the verb.
 func (r Route) String() string {
 	if r.Resource == "" {
 		return r.Verb
@@ -38,7 +38,7 @@ func (r Route) String() string {
 	return words + "/" + r.Name
 }
 
-// fullResource returns the resource as in a rule of RBAC, such as "counts/status".
+// fullResource returns the resource as in a rule of RBAC, such as "pods/status".
 func (r Route) fullResource() string {
 	if r.Subresource == "" {
 		return r.Resource

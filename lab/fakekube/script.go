@@ -16,7 +16,7 @@ import (
 //	fake.Script(t, `
 //		list pods: cut after 300 bytes
 //		patch nodes worker-1 by alice, skip 2, 3 times: delay 2s, refuse 503 retry-after 5s
-//		write counts/status in default, always: drop answer
+//		write pods/status in default, always: drop answer
 //	`)
 //
 // A line selects requests, says how many of them meet the fault, and names the effect:

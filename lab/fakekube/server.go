@@ -65,7 +65,7 @@ type Server struct {
 	pendingFrames []*Frame      // frames of SendFrame that no watch has sent yet
 	healed        chan struct{} // closed and replaced by Heal
 
-	load       *Load // applies to requests that arrive now; nil if the server has no limit
+	seats      *seats // applies to requests that arrive now; nil if the server has no limit
 	injections []*Injection
 	isCutOff   map[string]bool // by host: requests to it are broken off
 	mutations  []*mutation     // of Mutate, the oldest first
@@ -104,7 +104,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		panic(http.ErrAbortHandler) // ignore an incomplete request
 	}
-	info := RequestOf(r)
+	info := requestOf(r)
 	info.Body = string(body)
 	info.Token, _ = bearerToken(r)
 	if hasCredential(r) {
@@ -127,13 +127,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // arrivalState is the part of the server's state that a request found on arrival. A watch compares it with the
-// current state. So once a request shows up in Requests, EndWatches, InstallCRD, Lag and Heal affect its watch, even if
-// the watch has not started yet.
+// current state. So once Received includes a request, EndWatches, Lag, Heal and a change of a definition affect its
+// watch, even if it has not started yet.
 type arrivalState struct {
 	watchEnd *watchEnding
 	kinds    []kind
 	lag      *lag
-	load     *Load         // nil if the server has no limit
+	seats    *seats        // nil if the server has no limit
 	healed   chan struct{} // closed by Heal
 }
 
@@ -154,7 +154,7 @@ func (s *Server) recordRequest(info Request) (arrival arrivalState, canReach boo
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, info)
 	s.signalActivityLocked()
-	arrival = arrivalState{watchEnd: s.watchEnd, kinds: s.kinds, lag: s.lag, load: s.load, healed: s.healed}
+	arrival = arrivalState{watchEnd: s.watchEnd, kinds: s.kinds, lag: s.lag, seats: s.seats, healed: s.healed}
 	return arrival, !s.isCutOff[info.Host]
 }
 
@@ -164,7 +164,7 @@ type request struct {
 	info    Request
 	arrival arrivalState
 	spy     Spy // nil if there is none, or if the answer will be dropped
-	user    User
+	user    userInfo
 	w       http.ResponseWriter
 
 	kind     kind

@@ -43,7 +43,7 @@ func TestRouteOfARequest(t *testing.T) {
 		"GET /api/v1/watch?watch=0&a=": {Verb: "list", Version: "v1", Resource: "watch"},
 	} {
 		method, target, _ := strings.Cut(request, " ")
-		got := RequestOf(httptest.NewRequest(method, target, nil)).Route
+		got := requestOf(httptest.NewRequest(method, target, nil)).Route
 		if got != want {
 			t.Errorf("%s is %+v, want %+v", request, got, want)
 		}

@@ -281,7 +281,7 @@ func (s *Server) Snapshot() (restore func()) {
 		s.clearLiesLocked()
 		s.mu.Unlock()
 		s.Compact()
-		s.EndWatches(true)
+		s.BreakWatches()
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// User is the sender of requests: a person, a service account, or an anonymous client.
+// userInfo is the sender of requests: a person, a service account, or an anonymous client.
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/
-type User struct {
+type userInfo struct {
 	Name   string
 	UID    string // "" for none
 	Groups []string
@@ -29,7 +29,7 @@ const (
 
 // credential is what a token stands for: a user, and until when.
 type credential struct {
-	user    User
+	user    userInfo
 	account Key       // service account that owns the token; the zero Key for other users
 	expires time.Time // the zero time for never
 }
@@ -52,23 +52,14 @@ func (s *Server) Allow(tokens ...string) {
 }
 
 // admin is the user who may do everything.
-var admin = User{Name: "admin", UID: "1", Groups: []string{masters, authenticated}}
+var admin = userInfo{Name: "admin", UID: "1", Groups: []string{masters, authenticated}}
 
 // AddUser accepts a token for a user. The user has the permissions of the roles that are bound to the name or to one
 // of the groups, which always include system:authenticated.
 func (s *Server) AddUser(token, name string, groups ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tokens[token] = credential{user: User{Name: name, Groups: withAuthenticated(groups)}}
-}
-
-// KnowsToken reports whether the fake has this token, from Allow or AddUser, or because it issued the token to a
-// service account.
-func (s *Server) KnowsToken(token string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, isKnown := s.tokens[token]
-	return isKnown
+	s.tokens[token] = credential{user: userInfo{Name: name, Groups: withAuthenticated(groups)}}
 }
 
 // withAuthenticated adds the group of all authenticated users.
@@ -80,8 +71,8 @@ func withAuthenticated(groups []string) []string {
 }
 
 // accountUser returns the user that a service account authenticates as.
-func accountUser(account Key, uid string) User {
-	return User{
+func accountUser(account Key, uid string) userInfo {
+	return userInfo{
 		Name:   accountPrefix + account.Namespace + ":" + account.Name,
 		UID:    uid,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + account.Namespace, authenticated},
@@ -91,7 +82,7 @@ func accountUser(account Key, uid string) User {
 // user authenticates a request by its client certificate or its token. isKnown is false if the credential is wrong.
 // Like the real server, the fake accepts any client certificate in the TLS handshake and answers 401 to an unknown
 // one.
-func (s *Server) user(r *http.Request) (u User, isKnown bool) {
+func (s *Server) user(r *http.Request) (u userInfo, isKnown bool) {
 	certificate := clientCertificate(r)
 	judgesCertificate := certificate != nil && s.ClientCA != nil
 	if judgesCertificate {
@@ -108,13 +99,13 @@ func (s *Server) user(r *http.Request) (u User, isKnown bool) {
 	case hasToken && isIssued && s.isValidLocked(found):
 		return found.user, true
 	case hasToken && isIssued, judgesCertificate:
-		return User{}, false
+		return userInfo{}, false
 	case !s.requiresCredential:
 		return admin, true
 	case hasCredential(r):
-		return User{}, false
+		return userInfo{}, false
 	}
-	return User{Name: anonymous, Groups: []string{unauthenticated}}, true
+	return userInfo{Name: anonymous, Groups: []string{unauthenticated}}, true
 }
 
 // bearerToken returns the token in a request's header. Like the server, it ignores a header in any other form.
@@ -160,18 +151,18 @@ func (s *Server) isValidLocked(c credential) bool {
 
 // certificateUser returns the user that a client certificate names: its common name, in the groups of its
 // organizations. isKnown reports whether ClientCA signed the certificate.
-func (s *Server) certificateUser(c *x509.Certificate) (u User, isKnown bool) {
+func (s *Server) certificateUser(c *x509.Certificate) (u userInfo, isKnown bool) {
 	_, err := c.Verify(x509.VerifyOptions{
 		Roots:     s.ClientCA,
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
-	return User{Name: c.Subject.CommonName, Groups: withAuthenticated(c.Subject.Organization)}, err == nil
+	return userInfo{Name: c.Subject.CommonName, Groups: withAuthenticated(c.Subject.Organization)}, err == nil
 }
 
 // impersonatedUser returns the user that a request impersonates, or its sender if it impersonates none. If the sender
 // may not do that, or the headers are invalid, it answers so and isAnswered is true.
 // https://kubernetes.io/docs/reference/access-authn-authz/user-impersonation/
-func (s *Server) impersonatedUser(r *request, sender User) (u User, isAnswered bool) {
+func (s *Server) impersonatedUser(r *request, sender userInfo) (u userInfo, isAnswered bool) {
 	name := r.Header.Get("Impersonate-User")
 	groups := r.Header.Values("Impersonate-Group")
 	uid := r.Header.Get("Impersonate-Uid")
@@ -183,7 +174,7 @@ func (s *Server) impersonatedUser(r *request, sender User) (u User, isAnswered b
 		}
 		return sender, false
 	}
-	u = User{Name: name, UID: uid, Groups: slices.Clone(groups)}
+	u = userInfo{Name: name, UID: uid, Groups: slices.Clone(groups)}
 	for _, required := range impersonationAttributes(u, extras) {
 		allowed, reason := s.authorize(sender, required)
 		if !allowed {
@@ -212,7 +203,7 @@ func accountOf(userName string) (account Key, isAccount bool) {
 }
 
 // impersonationAttributes returns the permissions that impersonating a user requires, in the server's order.
-func impersonationAttributes(u User, extras []attributes) []attributes {
+func impersonationAttributes(u userInfo, extras []attributes) []attributes {
 	required := []attributes{{verb: "impersonate", resource: "users", name: u.Name}}
 	if account, isAccount := accountOf(u.Name); isAccount {
 		required[0].resource = "serviceaccounts"

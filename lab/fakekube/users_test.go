@@ -28,7 +28,7 @@ func TestServiceAccountTokensHaveTheAccountsPermissions(t *testing.T) {
 	code, answer := as("admin", "POST", "/api/v1/namespaces/default/serviceaccounts/a/token")
 	status, _ := answer["status"].(Object)
 	token := TextIn(status, "token")
-	if code != 201 || !f.KnowsToken(token) {
+	if code != 201 || !knowsToken(f, token) {
 		t.Fatalf("%d %v", code, answer)
 	}
 	if code, answer = as("admin", "GET", "/api/v1/namespaces/default/serviceaccounts/a/token"); code != 405 {
@@ -150,7 +150,7 @@ func TestTokenRequestsMayBeProtobuf(t *testing.T) {
 	if seconds := objectIn(answer, "spec")["expirationSeconds"]; seconds != float64(700) || token == "" {
 		t.Errorf("%v", answer)
 	}
-	if f.KnowsToken(token) {
+	if knowsToken(f, token) {
 		t.Error("a token for another audience is taken")
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -78,9 +79,10 @@ func startGround(t *testing.T, podcountFlags ...string) *testGround {
 
 // isWatched reports whether podcount has listed a resource, and has begun to watch it.
 func (g *testGround) isWatched(resource string) bool {
-	watches := g.cluster.fake.Requests(func(q fakekube.Request) bool {
+	watches := fixture.Requests(g.cluster.fake, func(q fakekube.Request) bool {
 		return g.isPodcount(q) && q.Verb == "watch" && q.Resource == resource
 	})
+
 	return len(watches) > 0
 }
 

@@ -62,8 +62,8 @@ type cluster struct {
 	// disturbances counts the outages so far. Only the newest one may end.
 	disturbances int
 
-	// isAway is true during an outage.
-	isAway bool
+	// reconnect ends an outage. It is nil unless one is going on.
+	reconnect func()
 
 	// backAt is when the newest outage has ended. It is the zero time before the first one has.
 	backAt time.Time
@@ -220,26 +220,25 @@ func (c *cluster) endOutage(disturbance int) {
 }
 
 func (c *cluster) goAwayLocked() {
-	if !c.isAway {
+	if c.reconnect == nil {
 		fmt.Fprintln(c.out, "playground: the server is gone")
 	}
-	c.fake.CutOff(c.host, true)
+	c.reconnect = c.fake.CutOff(c.host)
 	c.disturbances++
-	c.isAway = true
 }
 
 func (c *cluster) comeBackLocked() {
 	fmt.Fprintln(c.out, "playground: the server is back")
 	c.backAt = time.Now()
-	c.fake.CutOff(c.host, false)
-	c.isAway = false
+	c.reconnect()
+	c.reconnect = nil
 }
 
 // newestOutage reports whether an outage is going on, and when the last one has ended. Any goroutine may call it.
 func (c *cluster) newestOutage() (isAway bool, backAt time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.isAway, c.backAt
+	return c.reconnect != nil, c.backAt
 }
 
 // end makes sure that no outage ends any more.

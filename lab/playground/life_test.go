@@ -12,6 +12,7 @@ import (
 
 	"podcount/internal/api/yaml"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -262,7 +263,7 @@ func TestServerDoesNotKeepItsHistoryForEver(t *testing.T) {
 		liveFor(c, 2*compaction+time.Minute)
 		all := func(fakekube.Request) bool { return true }
 		changes := len(c.fake.Changes())
-		requests := len(c.fake.Requests(all))
+		requests := len(fixture.Requests(c.fake, all))
 		if changes > 1000 || requests > 1000 {
 			t.Errorf("after an hour there are %d changes and %d requests, want at most 1000 of each", changes, requests)
 		}

@@ -147,13 +147,14 @@ func (p *playground) isPodcount(q fakekube.Request) bool {
 // requests returns podcount's requests since a time. If a replica is given, only its requests count.
 func (p *playground) requests(since time.Time, of ...*replica) traffic {
 	var t traffic
-	p.cluster.fake.Requests(func(q fakekube.Request) bool {
+	fixture.Requests(p.cluster.fake, func(q fakekube.Request) bool {
 		isWanted := len(of) == 0 || of[0].token == q.Token
 		if isWanted && p.isPodcount(q) && !q.At.Before(since) {
 			t.count(q)
 		}
 		return false
 	})
+
 	return t
 }
 
@@ -239,9 +240,10 @@ func (p *playground) leads(token string) bool {
 	if holder == "" {
 		return false
 	}
-	writes := p.cluster.fake.Requests(func(q fakekube.Request) bool {
-		return q.Resource == "leases" && fakekube.IsWrite(q) && strings.Contains(q.Body, holder)
+	writes := fixture.Requests(p.cluster.fake, func(q fakekube.Request) bool {
+		return q.Resource == "leases" && fixture.IsWrite(q) && strings.Contains(q.Body, holder)
 	})
+
 	return len(writes) > 0 && writes[len(writes)-1].Token == token
 }
 

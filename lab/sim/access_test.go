@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -285,5 +285,5 @@ func TestQuestionForTheNewestVersionIsNoRepetitionAfterAnotherWatch(t *testing.T
 
 // requestTo returns a GET request that arrives now.
 func requestTo(path string) fakekube.Request {
-	return fakekube.RequestOf(httptest.NewRequest(http.MethodGet, path, nil))
+	return fixture.RequestOf(http.MethodGet, path)
 }

@@ -247,7 +247,7 @@ func requestIn(in state, resource string) func(fakekube.Request) bool {
 	case slices.Contains(listStates, in):
 		return isListOf(resource)
 	case slices.Contains(openingStates, in):
-		return fakekube.IsWatch(resource)
+		return fixture.IsWatch(resource)
 	case in == stateAcquiring || in == stateReleasing:
 		return isForLease
 	}
@@ -304,12 +304,12 @@ func sendErrors(s *sim, _ int, resource string) { s.sendFrames(2, resource, "an 
 // silenceWatches lets two watches in a row fall silent, because the first one is only resumed.
 func silenceWatches(s *sim, _ int, resource string) {
 	s.fake.InjectUnchecked(fakekube.Fault{
-		On:    fakekube.Requests{If: fakekube.IsWatch(resource)},
+		On:    fakekube.Requests{Verb: "watch", Resource: resource},
 		Times: 2 * len(s.slots),
 		Do:    fakekube.Hang{After: 1},
 	})
 	s.extendBoundForSilence()
-	s.fake.EndWatches(false)
+	s.fake.EndWatches()
 }
 
 // failWholeLists makes two lists in a row fail, after which lists come in pages.
@@ -323,11 +323,11 @@ func failLists(s *sim, slot int, resource string) {
 	expireWatch(s, slot, resource)
 }
 
-func endWatches(s *sim, _ int, _ string) { s.fake.EndWatches(false) }
+func endWatches(s *sim, _ int, _ string) { s.fake.EndWatches() }
 
 func refuseWatches(s *sim, _ int, resource string) {
-	s.refuse(fakekube.IsWatch(resource), 2, unavailable())
-	s.fake.EndWatches(false)
+	s.refuse(fixture.IsWatch(resource), 2, unavailable())
+	s.fake.EndWatches()
 }
 
 func refuseRenewals(s *sim, _ int, _ string) { s.refuse(isForLease, 2, unavailable()) }

@@ -125,7 +125,7 @@ func (s *sim) awaitRecovery(c Crowd, storm func()) (r Recovery) {
 			break
 		}
 	}
-	totals := load.Totals()
+	totals := load()
 	r.LongestQueue = totals.LongestQueue
 	r.Refused = totals.Refused
 	s.countRequests(&r, start)

@@ -90,7 +90,11 @@ func (s *sim) restoreServer() { s.net.Restore() }
 // watchesEnd ends all watches, cleanly or by breaking them, as when a load balancer is restarted or a server stops.
 func (s *sim) watchesEnd() string {
 	isBroken := s.flipCoin()
-	s.fake.EndWatches(isBroken)
+	if isBroken {
+		s.fake.BreakWatches()
+	} else {
+		s.fake.EndWatches()
+	}
 	return fmt.Sprint("WATCHES END, broken: ", isBroken)
 }
 

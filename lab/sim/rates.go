@@ -142,7 +142,7 @@ func (s *sim) liveUnder(r rate, tr *truth) (oldest time.Duration) {
 func (s *sim) endWatchesForGood() {
 	s.fake.SetVersion(s.fake.Latest() + 1)
 	s.fake.Compact()
-	s.fake.EndWatches(true)
+	s.fake.BreakWatches()
 }
 
 // fail is failLocked for a caller that has not locked mu.
@@ -320,7 +320,7 @@ func (s *sim) checkRequests(r rate, began time.Time) {
 
 // requestsSince returns the requests of all processes since a time.
 func (s *sim) requestsSince(start time.Time) []fakekube.Request {
-	return s.fake.Requests(func(q fakekube.Request) bool { return !q.At.Before(start) })
+	return fixture.Requests(s.fake, func(q fakekube.Request) bool { return !q.At.Before(start) })
 }
 
 // peakPerSecond returns the highest number of requests in a second.

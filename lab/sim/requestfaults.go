@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 )
 
 // requestFaults returns one fault for each class of requests and each of its outcomes.
@@ -138,7 +139,7 @@ func isForLease(q fakekube.Request) bool { return q.Resource == "leases" }
 
 // isListOf matches lists of a resource, except those with which podcount only asks for the newest version.
 func isListOf(resource string) func(fakekube.Request) bool {
-	isList := fakekube.IsList(resource)
+	isList := fixture.IsList(resource)
 	return func(q fakekube.Request) bool { return isList(q) && !isVersionQuestion(q) }
 }
 
@@ -152,9 +153,9 @@ func readClasses() []requestClass {
 		{"lists of counts", isListOf("counts"), []string{"counts"}, listStates, true},
 		{"lists of nodes", isListOf("nodes"), []string{"nodes"}, listStates, true},
 		{"lists of pods", isListOf("pods"), []string{"pods"}, listStates, true},
-		{"watches of counts", fakekube.IsWatch("counts"), []string{"counts"}, openingStates, true},
-		{"watches of nodes", fakekube.IsWatch("nodes"), []string{"nodes"}, openingStates, true},
-		{"watches of pods", fakekube.IsWatch("pods"), []string{"pods"}, openingStates, true},
+		{"watches of counts", fixture.IsWatch("counts"), []string{"counts"}, openingStates, true},
+		{"watches of nodes", fixture.IsWatch("nodes"), []string{"nodes"}, openingStates, true},
+		{"watches of pods", fixture.IsWatch("pods"), []string{"pods"}, openingStates, true},
 	}
 }
 

@@ -4,13 +4,12 @@ import (
 	"context"
 	"io"
 	"net"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -148,7 +147,7 @@ func TestClassOfARequest(t *testing.T) {
 		"PUT /apis/coordination.k8s.io/v1/namespaces/kube-system/leases/podcount": "update leases podcount",
 	} {
 		method, url, _ := strings.Cut(target, " ")
-		got := classOf(fakekube.RequestOf(httptest.NewRequest(method, url, nil)))
+		got := classOf(fixture.RequestOf(method, url))
 		testkit.WantEqual(t, "the class of "+target, got, want)
 	}
 }

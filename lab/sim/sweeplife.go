@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 )
 
 // sweptLife is one run of the swept life.
@@ -345,7 +346,7 @@ func (w *sweptLife) noteTruths() {
 // only some of the pods. What it writes may be late.
 func (w *sweptLife) checkWritesWereTrue() {
 	isPatch := func(q fakekube.Request) bool { return q.Verb == "patch" && q.Resource != "events" }
-	for _, q := range w.fake.Requests(isPatch) {
+	for _, q := range fixture.Requests(w.fake, isPatch) {
 		for _, written := range w.writtenBy(q) {
 			if !w.truths[written] {
 				w.fail("writes what was never true: %s", written)

@@ -143,7 +143,7 @@ func (w *sweptLife) start() {
 func (w *sweptLife) expire() {
 	settle(100 * time.Millisecond) // A watch that has yet to send a change would get an error before it ends.
 	w.fake.Compact()
-	w.fake.EndWatches(false)
+	w.fake.EndWatches()
 }
 
 // renewToken replaces the token. The old one is refused at once.

@@ -67,7 +67,7 @@ func overTLS(t *testing.T, podcount Program) {
 			}
 		})
 	}
-	for _, r := range f.Requests(func(r fakekube.Request) bool { return !r.HTTP2 }) {
+	for _, r := range fixture.Requests(f, func(r fakekube.Request) bool { return !r.HTTP2 }) {
 		t.Errorf("request not sent over HTTP/2: %s", r)
 	}
 }
@@ -99,7 +99,7 @@ func redirect(t *testing.T, podcount Program) {
 		p := podcount.Start(t, f)
 		synctest.Wait()
 		testkit.WantText(t, p.Log.String(), "list pods: 307 Temporary Redirect")
-		elsewhere := f.Requests(func(r fakekube.Request) bool { return r.Path == "/elsewhere" })
+		elsewhere := fixture.Requests(f, func(r fakekube.Request) bool { return r.Path == "/elsewhere" })
 		testkit.WantNumber(t, "requests elsewhere", len(elsewhere), 0)
 	})
 }
@@ -178,7 +178,7 @@ func accessCases(t *testing.T) []accessCase {
 			name: "missing right",
 			change: func(f *fakekube.Server) {
 				f.AddUser("s3cret", "system:serviceaccount:kube-system:podcount", "system:masters")
-				f.Forbid("list nodes", true)
+				f.Forbid("list nodes")
 			},
 			wantErrors: []string{
 				`list nodes: 403 Forbidden: nodes is forbidden: User "system:serviceaccount:kube-system:podcount" ` +
@@ -188,7 +188,7 @@ func accessCases(t *testing.T) []accessCase {
 		},
 		{
 			name:   "missing right to write",
-			change: func(f *fakekube.Server) { f.Forbid("patch nodes", true) },
+			change: func(f *fakekube.Server) { f.Forbid("patch nodes") },
 			wantErrors: []string{
 				"patch nodes/cp: 403 Forbidden: ",
 				`(the RBAC rule that allows it: apiGroups [""], resources ["nodes"], verbs ["patch"])`,

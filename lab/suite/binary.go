@@ -126,7 +126,7 @@ func stallNextWrite(t *testing.T, f *fakekube.Server) (stalled <-chan struct{}) 
 	fixture.SetLabel(f, "cp", TotalLabel, nil)
 	met := make(chan struct{}, 1)
 	f.Inject(t, fakekube.Fault{
-		On:  fakekube.Requests{If: fakekube.IsWrite},
+		On:  fakekube.Requests{If: fixture.IsWrite},
 		Met: func(fakekube.Request) { met <- struct{}{} },
 		Do:  fakekube.Stall{},
 	})

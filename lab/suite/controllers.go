@@ -31,8 +31,8 @@ func sharedCaches(t *testing.T, podcount Program) {
 		testkit.Pass(time.Second)
 		WantLabel(t, f, "cp", TotalLabel, "3")
 		for _, resource := range []string{"pods", "nodes", "counts"} {
-			testkit.WantNumber(t, "lists of "+resource, len(f.Requests(IsList(resource))), 1)
-			testkit.WantNumber(t, "watches of "+resource, len(f.Requests(fakekube.IsWatch(resource))), 1)
+			testkit.WantNumber(t, "lists of "+resource, len(fixture.Requests(f, IsList(resource))), 1)
+			testkit.WantNumber(t, "watches of "+resource, len(fixture.Requests(f, fixture.IsWatch(resource))), 1)
 		}
 
 		startLine := regexp.MustCompile(`time=(\S+) .*work begins" controller=(\S+)`)
@@ -63,7 +63,7 @@ func onlyWhatIsNeeded(t *testing.T, podcount Program) {
 				testkit.Pass(time.Minute)
 				var listed []string
 				for _, resource := range []string{"counts", "nodes", "pods"} {
-					if len(f.Requests(IsList(resource))) > 0 {
+					if len(fixture.Requests(f, IsList(resource))) > 0 {
 						listed = append(listed, resource)
 					}
 				}
@@ -79,7 +79,7 @@ func missingRights(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		f.AddNode("cp", ControlPlane)
-		f.Forbid("list counts", true)
+		permit := f.Forbid("list counts")
 		fixture.AddCount(f, "web", `{"name":"web","count":1}`)
 		p := podcount.Start(t, f)
 		fixture.AddPods(f, 2)
@@ -88,13 +88,13 @@ func missingRights(t *testing.T, podcount Program) {
 		testkit.WantText(t, p.Log.String(),
 			`the RBAC rule that allows it: apiGroups [\"demo.mark8s.io\"], resources [\"counts\"], verbs [\"list\"]`)
 
-		f.Forbid("list counts", false)
+		permit()
 		testkit.Pass(time.Minute)
 		testkit.WantText(t, fixture.CountStatus(f, "web"), "false 2 1")
 
 		f.Inject(t, StatusFault(fakekube.Requests{Verb: "list", Resource: "counts"}, 1, 400, "BadRequest", nil))
 		f.Compact()
-		f.EndWatches(false)
+		f.EndWatches()
 		testkit.Pass(time.Minute)
 		fixture.AddPods(f, 3)
 		testkit.Pass(20 * time.Second)
@@ -112,7 +112,7 @@ func comingAndGoingCRD(t *testing.T, podcount Program) {
 		WantLabel(t, f, "cp", TotalLabel, "2")
 		testkit.WantNumber(t, "reports that the CRD is missing", p.Logged("is its CRD installed?"), 1)
 		testkit.WantNumber(t, "warnings", p.Logged("level=WARN"), 0)
-		testkit.WantNumber(t, "lists of Counts", len(f.Requests(IsList("counts"))), 0)
+		testkit.WantNumber(t, "lists of Counts", len(fixture.Requests(f, IsList("counts"))), 0)
 		// One comes every 8 to 12 s.
 		testkit.WantBetween(t, "discoveries in 10 minutes", discoveries(f), 50, 76)
 
@@ -124,9 +124,9 @@ func comingAndGoingCRD(t *testing.T, podcount Program) {
 
 			fixture.InstallCRD(f, nil)
 			testkit.Pass(time.Second)
-			lists := len(f.Requests(IsList("counts")))
+			lists := len(fixture.Requests(f, IsList("counts")))
 			testkit.Pass(time.Minute)
-			more := len(f.Requests(IsList("counts"))) - lists
+			more := len(fixture.Requests(f, IsList("counts"))) - lists
 			testkit.WantBetween(t, "lists of the removed resource", more, 0, 6)
 
 			requests := listsAndWatches(f, "counts")
@@ -150,7 +150,7 @@ func unseenEndOfCounts(t *testing.T, podcount Program) {
 		p := podcount.Start(t, f)
 		testkit.Pass(time.Minute)
 		f.Script(t, "watch counts, always: refuse 503")
-		f.EndWatches(false)
+		f.EndWatches()
 		fixture.InstallCRD(f, nil)
 		testkit.Pass(time.Minute)
 		testkit.WantNumber(t, "reports of the deleted Count", p.Logged("a Count is gone"), 1)
@@ -162,12 +162,12 @@ var discovery = fakekube.Requests{Resource: "/apis/demo.mark8s.io/v1"}
 
 // discoveries counts the requests that discovery selects.
 func discoveries(f *fakekube.Server) int {
-	return len(f.Requests(func(r fakekube.Request) bool { return r.Path == discovery.Resource }))
+	return len(fixture.Requests(f, func(r fakekube.Request) bool { return r.Path == discovery.Resource }))
 }
 
 // listsAndWatches counts the lists and watches of a resource.
 func listsAndWatches(f *fakekube.Server, resource string) int {
-	return len(f.Requests(IsList(resource))) + len(f.Requests(fakekube.IsWatch(resource)))
+	return len(fixture.Requests(f, IsList(resource))) + len(fixture.Requests(f, fixture.IsWatch(resource)))
 }
 
 // retryAfterOfDiscovery meets a 429, with which discovery may answer for a moment after a CRD was installed.
@@ -216,6 +216,6 @@ func shortAbsence(t *testing.T, podcount Program) {
 		testkit.Pass(time.Second)
 		testkit.WantText(t, fixture.CountStatus(f, "web"), "true 1 1")
 		testkit.WantNumber(t, "reports that the controller stops", p.Logged("the resource was removed"), 0)
-		testkit.WantNumber(t, "lists of Counts", len(f.Requests(IsList("counts"))), 5)
+		testkit.WantNumber(t, "lists of Counts", len(fixture.Requests(f, IsList("counts"))), 5)
 	})
 }

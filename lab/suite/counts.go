@@ -356,7 +356,7 @@ func hangingWrite(t *testing.T, podcount Program) {
 // and the body.
 func countWrites(f *fakekube.Server) (writes []string) {
 	const counts = "/apis/demo.mark8s.io/v1/namespaces/default/counts/"
-	for _, r := range f.Requests(fakekube.IsWrite) {
+	for _, r := range fixture.Requests(f, fixture.IsWrite) {
 		target, isCount := strings.CutPrefix(r.Path, counts)
 		if isCount {
 			writes = append(writes, target+" "+r.Body)

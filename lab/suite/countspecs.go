@@ -74,7 +74,7 @@ func invalidBesideValid(t *testing.T, podcount Program) {
 		wantStatus(t, f, "good", "false 1 1")
 
 		// A list has the invalid Count, too.
-		f.EndWatches(false)
+		f.EndWatches()
 		f.Compact()
 		fixture.AddCount(f, "bad", `"hello"`)
 		f.Compact()
@@ -259,7 +259,7 @@ func changeInAnAnswer(t *testing.T, podcount Program) {
 		wantStatus(t, f, "web", "false 0 1")
 
 		f.Script(t, "watch counts: delay 5s")
-		f.EndWatches(false)
+		f.EndWatches()
 		testkit.Pass(time.Second)
 		fixture.AddCount(f, "web", `{"name":"web","count":1}`)
 		fixture.AddPodWithLabels(f, "a", fakekube.Object{"app": "web"})

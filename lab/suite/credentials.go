@@ -121,7 +121,7 @@ func wrongToken(t *testing.T, podcount Program) {
 		writeText(t, dir, "token", "s3cret")
 		p := podcount.startIn(t, fixture.NetworkAs(t, f, dir, "tokenFile: token"), dir, "-v", "6")
 		synctest.Wait()
-		testkit.WantNumber(t, "requests: two lists and one discovery", len(f.Requests(All)), 3)
+		testkit.WantNumber(t, "requests: two lists and one discovery", len(f.Received(fakekube.Requests{})), 3)
 		testkit.WantText(t, p.Log.String(),
 			"list pods: 401 Unauthorized: Unauthorized (what was not accepted: the token of "+dir+"/token)")
 		wantTimes(t, p, "s3cret", 0)
@@ -193,7 +193,7 @@ func pairFrom(t *testing.T, ca *fakekube.Authority) *tls.Certificate {
 func wantUsers(t *testing.T, f *fakekube.Server, writer, watcher string) {
 	t.Helper()
 	writes := WritesTo(f)
-	watches := f.Requests(fakekube.IsWatch("pods"))
+	watches := fixture.Requests(f, fixture.IsWatch("pods"))
 	testkit.WantEqual(t, "the user of the newest write", writes[len(writes)-1].User, writer)
 	testkit.WantEqual(t, "the user of the newest watch", watches[len(watches)-1].User, watcher)
 }
@@ -223,7 +223,7 @@ func newCertificates(t *testing.T, podcount Program) {
 		WantLabel(t, f, "cp", TotalLabel, "1")
 		testkit.WantNumber(t, "connections", n.Dialed(), connections+1)
 		wantUsers(t, f, "two", "one")
-		testkit.WantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 1)
+		testkit.WantNumber(t, "watches", len(fixture.Requests(f, fixture.IsWatch("pods"))), 1)
 
 		volume.showBrokenFiles(t, f, p, "v2")
 		WantLabel(t, f, "cp", TotalLabel, "6")
@@ -232,12 +232,12 @@ func newCertificates(t *testing.T, podcount Program) {
 		server.Store(pairFrom(t, newCA))
 		volume.swap(t, "v3", "three", newCA)
 		testkit.Pass(2 * time.Second) // podcount reads certificate files at most once a second
-		f.EndWatches(true)
+		f.BreakWatches()
 		testkit.Pass(2 * time.Second)
 		addPodOnCP(f, 2*time.Second)
 		WantLabel(t, f, "cp", TotalLabel, "7")
 		wantUsers(t, f, "three", "three")
-		testkit.WantNumber(t, "lists of pods", len(f.Requests(IsList("pods"))), 1)
+		testkit.WantNumber(t, "lists of pods", len(fixture.Requests(f, IsList("pods"))), 1)
 		WantPeace(t, f, "-interval", "1s")
 	})
 }
@@ -356,7 +356,7 @@ func (e execProgram) showFailures(t *testing.T, f *fakekube.Server, p *Process) 
 	before := len(e.runs())
 	writeText(t, e.dir, "answer", "exit the server of tokens is down")
 	f.Allow("four")
-	f.EndWatches(false)
+	f.EndWatches()
 	testkit.Pass(time.Minute)
 	testkit.WantBetween(t, "runs in a minute of failures", len(e.runs())-before, 3, 13)
 	testkit.WantText(t, p.Log.String(), `exit status 1; it printed \"the server of tokens is down\"`)
@@ -401,6 +401,6 @@ func execCertificate(t *testing.T, podcount Program) {
 			users = append(users, r.User)
 		}
 		testkit.WantEqual(t, "the users of the writes", users, []string{"one", "two"})
-		testkit.WantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 1)
+		testkit.WantNumber(t, "watches", len(fixture.Requests(f, fixture.IsWatch("pods"))), 1)
 	})
 }

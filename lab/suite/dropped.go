@@ -29,7 +29,7 @@ func droppedIsReportedOnce(t *testing.T, podcount Program) {
 		removeWebhook := fixture.Strip(f, TotalLabel)
 		p := podcount.Start(t, f, "-v", "0")
 		testkit.Pass(time.Hour)
-		writes := f.Requests(IsWriteOf("nodes"))
+		writes := fixture.Requests(f, IsWriteOf("nodes"))
 		testkit.WantBetween(t, "writes to two nodes, once in ten minutes each", len(writes), 8, 14)
 		testkit.WantNumber(t, "reports of the dropped label", p.Logged(`level=WARN msg="the server drops labels`), 1)
 		testkit.WantNumber(t, "reports of written labels", p.Logged("label written"), 0)
@@ -55,7 +55,7 @@ func droppedIsRetried(t *testing.T, podcount Program) {
 				fixture.Strip(f, TotalLabel)
 				podcount.Start(t, f, "-interval", interval)
 				testkit.Pass(time.Hour + time.Minute)
-				testkit.WantNumber(t, "tries in an hour", len(f.Requests(IsWriteOf("nodes"))), 7)
+				testkit.WantNumber(t, "tries in an hour", len(fixture.Requests(f, IsWriteOf("nodes"))), 7)
 			})
 		})
 	}
@@ -108,7 +108,7 @@ func unwantedForAWhile(t *testing.T, podcount Program) {
 			testkit.Pass(time.Minute / 4)
 			fixture.SetLabel(f, "cp", ControlPlane, "")
 		}
-		testkit.WantNumber(t, "tries in ten minutes", len(f.Requests(IsWriteOf("nodes"))), 1)
+		testkit.WantNumber(t, "tries in ten minutes", len(fixture.Requests(f, IsWriteOf("nodes"))), 1)
 	})
 }
 

@@ -43,12 +43,12 @@ func dryRunWritesNothing(t *testing.T, podcount Program) {
 		testkit.WantError(t, "the end", p.Stop(), "")
 		wantOnce("1 node: 1 would be written, 0 right, 0 failed, in 360.")
 		wantOnce("1 count: 1 would be written, 0 right, 0 failed, in 360.")
-		testkit.WantNumber(t, "requests that are not GET", len(f.Requests(isNotGet)), 0)
+		testkit.WantNumber(t, "requests that are not GET", len(fixture.Requests(f, isNotGet)), 0)
 
 		once := podcount.Start(t, f, "-dry-run", "-once", "-v", "0")
 		testkit.WantError(t, "the end of -once", once.Finish(), "")
 		testkit.WantText(t, once.Log.String(), "1 node: 1 would be written, 0 right, 0 failed, in 0.")
-		testkit.WantNumber(t, "requests that are not GET", len(f.Requests(isNotGet)), 0)
+		testkit.WantNumber(t, "requests that are not GET", len(fixture.Requests(f, isNotGet)), 0)
 	})
 }
 

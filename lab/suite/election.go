@@ -99,7 +99,7 @@ func handover(t *testing.T, podcount Program) {
 // stayed up to date ever since.
 func wantListedOnce(t *testing.T, f *fakekube.Server, replica string) {
 	t.Helper()
-	lists := f.Requests(func(r fakekube.Request) bool { return r.Host == hostOf(replica) && IsList("pods")(r) })
+	lists := f.Received(fakekube.Requests{Host: hostOf(replica), If: IsList("pods")})
 	testkit.WantNumber(t, "lists of pods by "+replica, len(lists), 1)
 }
 
@@ -110,7 +110,7 @@ func wantPromptStart(t *testing.T, f *fakekube.Server, leader string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writes := f.Requests(func(r fakekube.Request) bool { return r.Host == hostOf(leader) && IsWriteOf("nodes")(r) })
+	writes := f.Received(fakekube.Requests{Host: hostOf(leader), If: IsWriteOf("nodes")})
 	if len(writes) == 0 {
 		t.Fatalf("the leader %s has written nothing", leader)
 	}
@@ -128,7 +128,7 @@ func twentyReplicas(t *testing.T, podcount Program) {
 		}
 		testkit.Pass(2 * time.Second)
 		firstRequest := map[string]time.Duration{} // since the start, by host
-		for _, r := range f.Requests(All) {
+		for _, r := range f.Received(fakekube.Requests{}) {
 			if _, isKnown := firstRequest[r.Host]; !isKnown {
 				firstRequest[r.Host] = r.At.Sub(start)
 			}
@@ -194,7 +194,7 @@ func leaderCannotRenew(t *testing.T, podcount Program) {
 			addNewPod(f)
 			testkit.Pass(time.Second)
 		}
-		f.CutOff(hostOf(first), true)
+		f.CutOff(hostOf(first))
 		addPodsUntil(t, f, 200*time.Millisecond, 28*time.Second, "another replica leads", func() bool {
 			return leaderNow(f) != first
 		})
@@ -216,7 +216,7 @@ func killedLeader(t *testing.T, podcount Program) {
 			podcount.startReplicas(t, f, "a", "b")
 			testkit.Pass(30*time.Second + rand.N(10*time.Second))
 			first := leaderNow(f)
-			f.CutOff(hostOf(first), true)
+			f.CutOff(hostOf(first))
 			fixture.AddPods(f, 1)
 			wantTotalWithin(t, f, "1", 24*time.Second)
 			if leaderNow(f) == first {
@@ -264,7 +264,7 @@ func releaseAfterLastWrite(t *testing.T, podcount Program) {
 		p := podcount.leaderInAWrite(t, f, "write nodes: delay 8s")
 		testkit.WantError(t, "the stop", p.Stop(), "")
 		WantLabel(t, f, "cp", TotalLabel, "1")
-		requests := f.Requests(All)
+		requests := f.Received(fakekube.Requests{})
 		last := requests[len(requests)-1]
 		isRelease := last.Method == "PUT" && strings.Contains(last.Body, `"holderIdentity":""`)
 		if !isRelease {
@@ -292,7 +292,7 @@ func releaseGivenUp(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		p := podcount.StartReplica(t, f, "a")
 		testkit.Pass(10 * time.Second)
-		f.CutOff(hostOf("a"), true)
+		f.CutOff(hostOf("a"))
 		stopped := time.Now()
 		testkit.WantError(t, "the stop", p.Stop(), "")
 		testkit.WantBetween(t, "time to stop", time.Since(stopped), 0, 6*time.Second)
@@ -308,7 +308,7 @@ func standbyStops(t *testing.T, podcount Program) {
 		standby := podcount.StartReplica(t, f, "b")
 		testkit.Pass(time.Minute)
 		wantPromptStop(t, f, standby, 0)
-		writes := f.Requests(func(r fakekube.Request) bool { return r.Host == hostOf("b") && r.Method != "GET" })
+		writes := fixture.Requests(f, func(r fakekube.Request) bool { return r.Host == hostOf("b") && r.Method != "GET" })
 		testkit.WantNumber(t, "writes by the standby", len(writes), 0)
 		testkit.WantEqual(t, "the holder", holderNow(f), holder)
 		WantPeace(t, f, "-interval", "1s")
@@ -324,7 +324,7 @@ func oldCacheIsNotWritten(t *testing.T, podcount Program) {
 				f.AddNode("cp", ControlPlane)
 				first, second := podcount.startTwo(t, f)
 				refused := f.Script(t, "watch "+resources+" at b:1, always: refuse 503")
-				f.EndWatches(true)
+				f.BreakWatches()
 				testkit.Pass(2 * time.Minute)
 				fixture.AddPods(f, 3)
 				testkit.Pass(2 * time.Second)
@@ -333,7 +333,7 @@ func oldCacheIsNotWritten(t *testing.T, podcount Program) {
 				first.Stop()
 				awaitLog(t, second, time.Minute+24*time.Second, "work begins")
 				testkit.Pass(time.Minute)
-				writes := f.Requests(func(r fakekube.Request) bool { return r.Host == "b:1" && IsWriteOf("nodes")(r) })
+				writes := f.Received(fakekube.Requests{Host: "b:1", If: IsWriteOf("nodes")})
 				testkit.WantNumber(t, "needless writes by the new leader", len(writes), 0)
 				for _, fault := range refused {
 					fault.Lift()
@@ -369,7 +369,7 @@ func quietAndBusyClusters(t *testing.T, podcount Program) {
 				isList := func(r fakekube.Request) bool {
 					return r.Host == "b:1" && (IsList("pods")(r) || IsList("nodes")(r))
 				}
-				before := len(f.Requests(isList))
+				before := len(fixture.Requests(f, isList))
 				first.Stop()
 				var elected time.Time
 				for second.Logged("work begins") == 0 {
@@ -383,7 +383,7 @@ func quietAndBusyClusters(t *testing.T, podcount Program) {
 					}
 				}
 				testkit.WantBetween(t, "time from the election", time.Since(elected), 0, row.wait+10*time.Millisecond)
-				testkit.WantNumber(t, "lists", len(f.Requests(isList))-before, row.lists)
+				testkit.WantNumber(t, "lists", len(fixture.Requests(f, isList))-before, row.lists)
 				testkit.WantNumber(t, "lines that explain a list", second.Logged("until its cache is confirmed"), row.lists)
 				WantPeace(t, f, "-interval", "1s")
 			})
@@ -401,7 +401,7 @@ func leaderFromTheStart(t *testing.T, podcount Program) {
 		testkit.Pass(30 * time.Second)
 		WantLabel(t, f, "cp", TotalLabel, "0")
 		for _, resource := range []string{"pods", "nodes", "counts"} {
-			lists := f.Requests(fakekube.IsList(resource))
+			lists := fixture.Requests(f, fixture.IsList(resource))
 			testkit.WantNumber(t, "lists of "+resource+", and questions about its version", len(lists), 1)
 		}
 		wantPromptStart(t, f, "a")
@@ -533,7 +533,7 @@ func (podcount Program) startReplicas(t *testing.T, f *fakekube.Server, names ..
 
 // leaderNow returns the name of the replica that has sent the newest write other than to the Lease.
 func leaderNow(f *fakekube.Server) string {
-	writes := f.Requests(onlyLeaderMaySend)
+	writes := fixture.Requests(f, onlyLeaderMaySend)
 	if len(writes) == 0 {
 		return "nobody"
 	}
@@ -583,7 +583,7 @@ func wantOneLeader(t *testing.T, f *fakekube.Server) {
 	const renewDeadline = 10 * time.Second
 	wasStored := storedRenewals(f)
 	var newest fakekube.Request // the newest request that has renewed the lease
-	for _, r := range f.Requests(All) {
+	for _, r := range f.Received(fakekube.Requests{}) {
 		if r.Method == "PUT" && r.Path == LeasePath && wasStored[renewalIn(r)] {
 			newest = r
 		}

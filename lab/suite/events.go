@@ -143,9 +143,10 @@ func (podcount Program) writeLabelsDuring(t *testing.T, f *fakekube.Server, even
 	testkit.WantBetween(t, "more goroutines for 1,500 waiting Events", more, math.MinInt, 10)
 	Churn(f, 60)
 	for _, node := range []string{"cp", "other", "worker"} {
-		writes := f.Requests(func(r fakekube.Request) bool {
-			return fakekube.IsWrite(r) && r.Path == "/api/v1/nodes/"+node
+		writes := fixture.Requests(f, func(r fakekube.Request) bool {
+			return fixture.IsWrite(r) && r.Path == "/api/v1/nodes/"+node
 		})
+
 		testkit.WantNumber(t, "writes to "+node+" in a minute", len(writes), 7)
 	}
 	fault.Lift()
@@ -160,7 +161,7 @@ func (podcount Program) writeLabelsDuring(t *testing.T, f *fakekube.Server, even
 func wantEachEventPostedOrDropped(t *testing.T, f *fakekube.Server, p *Process, newPods int) {
 	t.Helper()
 	want := newPods
-	for _, r := range f.Requests(IsWriteOf("nodes")) {
+	for _, r := range fixture.Requests(f, IsWriteOf("nodes")) {
 		var patch struct {
 			Metadata struct{ Labels map[string]any }
 		}
@@ -194,7 +195,7 @@ func podsOfARelist(t *testing.T, podcount Program) {
 		testkit.WantNumber(t, "Events before the relist", len(EventsOf(f, "PodCounted")), 0)
 
 		p.Net.Kill()
-		f.EndWatches(true)
+		f.BreakWatches()
 		f.AddPod("default", "later", "")
 		f.Compact()
 		p.Net.Restore()

@@ -59,11 +59,11 @@ func requestedFormats(t *testing.T, podcount Program) {
 // wantAccept fails the test for each list and watch of a resource whose Accept header differs.
 func wantAccept(t *testing.T, f *fakekube.Server, resource, accept string) {
 	t.Helper()
-	for _, r := range f.Requests(IsList(resource)) {
+	for _, r := range fixture.Requests(f, IsList(resource)) {
 		want := strings.ReplaceAll(accept, "%s", "List")
 		testkit.WantEqual(t, "what a list of "+resource+" accepts", r.Header.Get("Accept"), want)
 	}
-	for _, r := range f.Requests(fakekube.IsWatch(resource)) {
+	for _, r := range fixture.Requests(f, fixture.IsWatch(resource)) {
 		want := strings.ReplaceAll(accept, "%s", "")
 		testkit.WantEqual(t, "what a watch of "+resource+" accepts", r.Header.Get("Accept"), want)
 	}
@@ -90,13 +90,13 @@ func singleFormat(t *testing.T, podcount Program) {
 
 func refusalsInProtobuf(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.Forbid("list pods", true)
+		permit := f.Forbid("list pods")
 		p := podcount.Start(t, f)
 		testkit.Pass(time.Second)
 		testkit.WantText(t, p.Log.String(),
 			`list pods: 403 Forbidden: pods is forbidden`,
 			`(the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"list\"])`)
-		f.Forbid("list pods", false)
+		permit()
 		fixture.AddPods(f, 2)
 
 		const status = `{"kind":"Status","code":429,"reason":"TooManyRequests","message":"later",` +
@@ -111,10 +111,11 @@ func refusalsInProtobuf(t *testing.T, podcount Program) {
 		})
 		testkit.Pass(5 * time.Second)
 		testkit.WantText(t, p.Log.String(), "watch pods: 429 TooManyRequests: later")
-		testkit.WantNumber(t, "watches before the server's 7 s are over", len(f.Requests(fakekube.IsWatch("pods"))), 1)
+		watches := fakekube.Requests{Verb: "watch", Resource: "pods"}
+		testkit.WantNumber(t, "watches before the server's 7 s are over", len(f.Received(watches)), 1)
 		testkit.Pass(15 * time.Second)
 		fixture.AddPods(f, 3)
 		synctest.Wait()
-		testkit.WantNumber(t, "watches", len(f.Requests(fakekube.IsWatch("pods"))), 2)
+		testkit.WantNumber(t, "watches", len(f.Received(watches)), 2)
 	})
 }

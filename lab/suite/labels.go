@@ -220,7 +220,7 @@ func nodeLabel(t *testing.T, podcount Program) {
 		WantLabel(t, f, "w1", OwnPodsLabel, "1")
 		WantLabel(t, f, "w2", OwnPodsLabel, "1")
 
-		accept := f.Requests(IsList("pods"))[0].Header.Get("Accept")
+		accept := fixture.Requests(f, IsList("pods"))[0].Header.Get("Accept")
 		if strings.Contains(accept, "PartialObjectMetadata") {
 			t.Errorf("podcount asked for metadata only (%s), which has no spec.nodeName", accept)
 		}
@@ -394,7 +394,7 @@ func wantFewWrites(t *testing.T, f *fakekube.Server, when string, limit int) {
 	t.Helper()
 	for _, host := range []string{"a:1", "b:1"} {
 		for _, resource := range []string{"nodes", "counts"} {
-			writes := f.Requests(func(r fakekube.Request) bool { return r.Host == host && IsWriteOf(resource)(r) })
+			writes := f.Received(fakekube.Requests{Host: host, If: IsWriteOf(resource)})
 			testkit.WantBetween(t, when+": writes of "+host+" to "+resource, len(writes), 0, limit)
 		}
 	}

@@ -41,7 +41,7 @@ func ready(t *testing.T, podcount Program) {
 	})
 	get := podcount.startListening(t, f, "-leader-elect")
 	<-listRequested
-	f.Await(t, "the nodes' watch", func() bool { return len(f.Requests(fakekube.IsWatch("nodes"))) > 0 })
+	f.Await(t, "the nodes' watch", func() bool { return len(fixture.Requests(f, fixture.IsWatch("nodes"))) > 0 })
 	want := func(path string, code int, text string) {
 		t.Helper()
 		gotCode, gotText := get(path)
@@ -61,7 +61,7 @@ func ready(t *testing.T, podcount Program) {
 	want("/readyz", 200, "ok\n")
 
 	// Without the server, podcount is alive, and as ready as before.
-	f.CutOff("", true)
+	f.CutOff("")
 	want("/readyz", 200, "ok\n")
 	want("/livez", 200, "ok\n")
 	want("/nothing", 404, "404 page not found\n")

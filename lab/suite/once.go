@@ -141,7 +141,7 @@ func onceDoesTheOtherWrites(t *testing.T, podcount Program) {
 			t.Error("the failure was reported as wrong usage")
 		}
 		WantLabel(t, f, "b", TotalLabel, "0")
-		tries := f.Requests(func(r fakekube.Request) bool { return strings.HasSuffix(r.Path, "/nodes/a") })
+		tries := fixture.Requests(f, func(r fakekube.Request) bool { return strings.HasSuffix(r.Path, "/nodes/a") })
 		testkit.WantNumber(t, "tries", len(tries), onceTries)
 	})
 }
@@ -404,7 +404,7 @@ func prune(t *testing.T, podcount Program) {
 		WantLabel(t, f, "cp", ControlPlane, "")
 		testkit.WantNumber(t, "writes", len(WritesTo(f)), 4)
 		testkit.WantNumber(t, "Events", len(f.All("events")), 0)
-		ofPods := f.Requests(func(r fakekube.Request) bool { return strings.Contains(r.Path, "pods") })
+		ofPods := fixture.Requests(f, func(r fakekube.Request) bool { return strings.Contains(r.Path, "pods") })
 		testkit.WantNumber(t, "requests for pods", len(ofPods), 0)
 	})
 }

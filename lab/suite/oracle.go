@@ -39,9 +39,10 @@ func WantPeace(t *testing.T, f *fakekube.Server, args ...string) {
 
 	peace := time.Now()
 	testkit.Pass(5 * flags.interval)
-	needless := f.Requests(func(r fakekube.Request) bool {
-		return fakekube.IsWrite(r) && !strings.Contains(r.Path, "/leases/") && r.At.After(peace)
+	needless := fixture.Requests(f, func(r fakekube.Request) bool {
+		return fixture.IsWrite(r) && !strings.Contains(r.Path, "/leases/") && r.At.After(peace)
 	})
+
 	for _, r := range needless {
 		t.Errorf("podcount has written although all was right: %s", r)
 	}

@@ -160,7 +160,7 @@ func outageOfAWatch(t *testing.T, podcount Program) {
 		p := podcount.Start(t, f, "-v", "0")
 		testkit.Pass(time.Minute)
 		outage := f.Script(t, "watch pods, always: refuse 503")[0]
-		f.EndWatches(false)
+		f.EndWatches()
 		testkit.Pass(10 * time.Second)
 		outage.Lift()
 		testkit.Pass(30 * time.Second)
@@ -177,7 +177,7 @@ func startWithoutRights(t *testing.T, podcount Program) {
 				f.AddNode("cp", ControlPlane, TotalLabel+"=7")
 				f.AddNode("worker", TotalLabel+"=7")
 				fixture.AddPods(f, 2)
-				f.Forbid(verb+" pods", true)
+				permit := f.Forbid(verb + " pods")
 				p := podcount.Start(t, f, "-v", "0")
 				testkit.Pass(9 * time.Minute)
 				rule := `the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"` + verb + `\"]`
@@ -187,7 +187,7 @@ func startWithoutRights(t *testing.T, podcount Program) {
 					testkit.WantNumber(t, "writes before the list of pods", len(WritesTo(f)), 0)
 				}
 				fixture.AddPods(f, 3)
-				f.Forbid(verb+" pods", false)
+				permit()
 				WantPeace(t, f)
 			})
 		})
@@ -199,12 +199,12 @@ func forbiddenWrites(t *testing.T, podcount Program) {
 		for i := range 50 {
 			f.AddNode(fmt.Sprintf("cp-%d", i), ControlPlane)
 		}
-		f.Forbid("patch nodes", true)
+		permit := f.Forbid("patch nodes")
 		p := podcount.Start(t, f)
 		testkit.Pass(9 * time.Minute)
 		testkit.WantNumber(t, "warnings in nine minutes", p.Logged("level=WARN"), 1)
 
-		f.Forbid("patch nodes", false)
+		permit()
 		testkit.Pass(time.Minute + 10*time.Second)
 		for i := range 50 {
 			WantLabel(t, f, fmt.Sprintf("cp-%d", i), TotalLabel, "0")

@@ -89,7 +89,7 @@ func verbosity(t *testing.T, podcount Program) {
 func jsonLogs(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
-		f.Inject(t, StatusFault(fakekube.Requests{If: fakekube.IsWrite}, 1, 500, "InternalError", nil))
+		f.Inject(t, StatusFault(fakekube.Requests{If: fixture.IsWrite}, 1, 500, "InternalError", nil))
 		p := podcount.Start(t, f, "-log-format", "json")
 		testkit.Pass(time.Second)
 		testkit.WantText(t, p.Log.String(), `"msg":"cannot reconcile","controller":"pod-count","key":"cp"`)

@@ -118,11 +118,11 @@ func silenceOnPage(t *testing.T, podcount Program) {
 	f.Await(t, "the label", func() bool { return fixture.Label(f, "cp", TotalLabel) == "0" })
 	testkit.WantEqual(t, "silence of a server that answers", stateOf(t, get).Silence == nil, true)
 	f.Script(t, "watch nodes, always: drop request")
-	f.EndWatches(true)
+	f.BreakWatches()
 	f.Await(t, "the problem of one kind", func() bool { return stateOf(t, get).Kinds[1].Problem != "" })
 	f.Await(t, "no silence of a server that answers about pods", func() bool { return stateOf(t, get).Silence == nil })
 	f.Script(t, "watch pods, always: drop request")
-	f.EndWatches(true)
+	f.BreakWatches()
 	f.Await(t, "silence", func() bool { return stateOf(t, get).Silence != nil })
 	silence := stateOf(t, get).Silence
 	testkit.WantEqual(t, "it has an error", silence.Error != "", true)

@@ -9,31 +9,31 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
 // At returns the key of an object in the fake API server.
 func At(namespace, name string) fakekube.Key { return fakekube.Key{Namespace: namespace, Name: name} }
 
-// All matches every request.
-func All(fakekube.Request) bool { return true }
-
 // IsList matches the lists of a resource that fill a cache. A list with limit=1 only looks up the newest version, so
 // IsList does not match it.
 func IsList(resource string) func(fakekube.Request) bool {
-	isAnyList := fakekube.IsList(resource)
+	isAnyList := fixture.IsList(resource)
 	return func(r fakekube.Request) bool { return isAnyList(r) && r.Query.Get("limit") != "1" }
 }
 
 // IsWriteOf matches the writes to objects of a resource.
 func IsWriteOf(resource string) func(fakekube.Request) bool {
 	return func(r fakekube.Request) bool {
-		return fakekube.IsWrite(r) && strings.Contains(r.Path, "/"+resource+"/")
+		return fixture.IsWrite(r) && strings.Contains(r.Path, "/"+resource+"/")
 	}
 }
 
 // WritesTo returns every write that f has received, except those of Events.
-func WritesTo(f *fakekube.Server) []fakekube.Request { return f.Requests(fakekube.IsWrite) }
+func WritesTo(f *fakekube.Server) []fakekube.Request {
+	return fixture.Requests(f, fixture.IsWrite)
+}
 
 // StatusFault is a fault that answers requests with a Status. header alternates between names and values.
 func StatusFault(

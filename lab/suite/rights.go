@@ -96,7 +96,7 @@ func liveWithEverything(f *fakekube.Server, start func()) {
 func wantRights(t *testing.T, f *fakekube.Server, granted []right) {
 	t.Helper()
 	var used []right
-	for _, r := range f.Requests(All) {
+	for _, r := range f.Received(fakekube.Requests{}) {
 		for _, needed := range rightsNeeded(r) {
 			used = append(used, needed)
 			if !slices.ContainsFunc(granted, func(g right) bool { return g.covers(needed) }) {

@@ -77,7 +77,7 @@ func (podcount Program) liveAnHour(t *testing.T, f *fakekube.Server, args ...str
 	h := &hour{T: t, start: time.Now(), sent: map[string][]fakekube.Request{}}
 	podcount.Start(t, f, args...)
 	h.live(f)
-	for _, r := range f.Requests(All) {
+	for _, r := range f.Received(fakekube.Requests{}) {
 		what := r.Method + " " + r.Path
 		h.sent[what] = append(h.sent[what], r)
 	}
@@ -156,7 +156,7 @@ func (h *hour) wantAtStart(what string, n int) {
 func (h *hour) wantListsAndWatches(resource, path string) {
 	h.Helper()
 	requests := h.take("GET " + path)
-	if len(requests) < 9 || fakekube.IsWatch(resource)(requests[0]) {
+	if len(requests) < 9 || fixture.IsWatch(resource)(requests[0]) {
 		h.Fatalf("%d requests for %s, the first %s", len(requests), resource, requests[0])
 	}
 	var lists []time.Time
@@ -255,12 +255,12 @@ func busyMinute(t *testing.T, podcount Program) {
 			isToNode := func(r fakekube.Request) bool {
 				return IsWriteOf("nodes")(r) && strings.HasSuffix(r.Path, "/"+name)
 			}
-			testkit.WantNumber(t, "writes to "+name, len(f.Requests(isToNode)), 7)
+			testkit.WantNumber(t, "writes to "+name, len(fixture.Requests(f, isToNode)), 7)
 		}
 		testkit.Pass(11 * time.Second) // an interval is enough
 		WantLabel(t, f, "cp", TotalLabel, strconv.Itoa(len(f.All("pods"))))
 		WantPeace(t, f, "-node-label", OwnPodsLabel)
-		testkit.WantNumber(t, "lists of pods", len(f.Requests(IsList("pods"))), 1)
+		testkit.WantNumber(t, "lists of pods", len(fixture.Requests(f, IsList("pods"))), 1)
 	})
 }
 
@@ -274,13 +274,13 @@ func fiveThousandNodes(t *testing.T, podcount Program) {
 		args = append(args, "-pod-events", "off", "-v", "0")
 		podcount.Start(t, f, args...)
 		testkit.Pass(15 * time.Second)
-		before := len(f.Requests(IsWriteOf("nodes")))
+		before := len(fixture.Requests(f, IsWriteOf("nodes")))
 		testkit.WantNumber(t, "writes at the start", before, nodes)
 		for i := range nodes {
 			f.AddPod("default", fmt.Sprintf("p%d", i), fmt.Sprintf("n%d", i))
 		}
 		WantPeace(t, f, args...)
-		writes := f.Requests(IsWriteOf("nodes"))[before:]
+		writes := fixture.Requests(f, IsWriteOf("nodes"))[before:]
 		testkit.WantBetween(t, "writes after the change", len(writes), nodes, 2*nodes)
 	})
 }

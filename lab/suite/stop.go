@@ -96,11 +96,11 @@ func wantPromptStop(t *testing.T, f *fakekube.Server, p *Process, mayTake time.D
 	}
 	fixture.AddPods(f, 3)
 	synctest.Wait()
-	before := len(f.Requests(isWork))
+	before := len(fixture.Requests(f, isWork))
 	stopped := time.Now()
 	testkit.WantError(t, "the stop", p.Stop(), "")
 	testkit.WantBetween(t, "time to stop", time.Since(stopped), 0, mayTake)
-	for _, r := range f.Requests(isWork)[before:] {
+	for _, r := range fixture.Requests(f, isWork)[before:] {
 		t.Errorf("begun after the stop: %s", r)
 	}
 }

@@ -93,7 +93,7 @@ func withoutEtcd(t *testing.T, f *fakekube.Server, p *Process) {
 	isNotWatch := func(r fakekube.Request) bool { return !r.Query.Has("watch") }
 	f.Inject(t, StatusFault(fakekube.Requests{If: isNotWatch}, 12, 500, "", nil))
 	pause(15 * time.Second)
-	f.EndWatches(true)
+	f.BreakWatches()
 	f.Script(t, "*, 12 times: refuse 429 retry-after 1s")
 	pause(time.Minute)
 }
@@ -227,7 +227,7 @@ func longOutages(t *testing.T, podcount Program) {
 				p := podcount.Start(t, f)
 				testkit.Pass(5 * time.Minute) // The backoffs are reset.
 				dialed := p.Net.Dialed()
-				asked := len(f.Requests(All))
+				asked := len(f.Received(fakekube.Requests{}))
 				crashes := row.run(f, p)
 
 				// Each resource may be asked once per step of its backoff, and once more after each crash. If watches work
@@ -237,7 +237,7 @@ func longOutages(t *testing.T, podcount Program) {
 					tries = crashes * (backoffSteps(row.down) + 1)
 				}
 				discoveries := int(outageTime/(discoveryInterval*4/5)) + 1
-				sent := f.Requests(All)[asked:]
+				sent := f.Received(fakekube.Requests{})[asked:]
 				testkit.WantBetween(t, "connections", p.Net.Dialed()-dialed, 0, 3*tries+discoveries)
 				testkit.WantBetween(t, "requests", len(sent), 0, 3*tries+discoveries)
 				for _, resource := range []string{"pods", "nodes", "counts"} {
@@ -280,8 +280,7 @@ func (o outage) takeDown(f *fakekube.Server, p *Process) (bringUp func()) {
 		return p.Net.Restore
 	}
 	const server = "127.0.0.1:1" // as in Start
-	f.CutOff(server, true)
-	return func() { f.CutOff(server, false) }
+	return f.CutOff(server)
 }
 
 // countRequests returns how many of the requests are for all objects of a resource.
@@ -343,12 +342,12 @@ func nextProcess(t *testing.T, podcount Program) {
 				f.Inject(t, fault)
 				killed := podcount.Start(t, f, "-master", "http://a:1")
 				<-met
-				f.CutOff("a:1", true)
+				f.CutOff("a:1")
 				killed.Stop()
 
 				podcount.Start(t, f, "-master", "http://b:1")
 				WantPeace(t, f)
-				writes := f.Requests(func(r fakekube.Request) bool { return r.Host == "b:1" && IsWriteOf("nodes")(r) })
+				writes := f.Received(fakekube.Requests{Host: "b:1", If: IsWriteOf("nodes")})
 				testkit.WantNumber(t, "writes of the next process", len(writes), row.writes)
 			})
 		})
@@ -373,7 +372,7 @@ func backTogether(t *testing.T, podcount Program) {
 				testkit.Pass(away + 2*time.Minute)
 
 				var watches []time.Duration // since the server was restored
-				for _, r := range f.Requests(func(r fakekube.Request) bool { return r.Verb == "watch" }) {
+				for _, r := range f.Received(fakekube.Requests{Verb: "watch"}) {
 					if r.At.After(restored) {
 						watches = append(watches, r.At.Sub(restored))
 					}
@@ -406,9 +405,10 @@ func leaseEndsOutage(t *testing.T, podcount Program) {
 			second.Net.Restore()
 			restored := time.Now()
 			testkit.Pass(2*5*time.Second + time.Second)
-			watches := f.Requests(func(r fakekube.Request) bool {
+			watches := fixture.Requests(f, func(r fakekube.Request) bool {
 				return r.Verb == "watch" && r.At.After(restored) && strings.HasPrefix(r.Host, "b")
 			})
+
 			testkit.WantBetween(t, "watches soon after the outage", len(watches), 2, 3)
 			for _, w := range watches {
 				testkit.WantBetween(t, "the time of a watch", w.At.Sub(restored), 0, 6*time.Second)
@@ -476,7 +476,7 @@ func halfDead(t *testing.T, podcount Program) {
 		}, isList, 60},
 		{"each watch ends with an error of a proxy", func(_ *testing.T, f *fakekube.Server, _ *Process) {
 			always(f, ofPods, fakekube.Reply{Code: 200, Body: frame})
-			f.EndWatches(true)
+			f.BreakWatches()
 		}, watchesPods, 30},
 		{"it is back, but a page of another server answers for one kind", func(_ *testing.T, f *fakekube.Server, p *Process) {
 			p.Net.Kill()
@@ -514,11 +514,11 @@ func halfDead(t *testing.T, podcount Program) {
 				testkit.Pass(time.Minute)
 				row.faults(t, f, p)
 				testkit.Pass(5 * time.Minute)
-				before := len(f.Requests(row.asks))
+				before := len(fixture.Requests(f, row.asks))
 				asked := 0
 				for minute := 0; minute < 10 && asked <= row.most; minute++ {
 					testkit.Pass(time.Minute)
-					asked = len(f.Requests(row.asks)) - before
+					asked = len(fixture.Requests(f, row.asks)) - before
 				}
 				testkit.WantBetween(t, "requests in ten minutes", asked, 5, row.most)
 			})
@@ -533,7 +533,7 @@ func sickKind(t *testing.T, podcount Program) {
 		p := podcount.Start(t, f, "-v", "0", "-leader-elect")
 		testkit.Pass(time.Minute)
 		f.Script(t, "watch counts, always: drop request")
-		f.EndWatches(true)
+		f.BreakWatches()
 		testkit.Pass(time.Minute)
 		f.Script(t, "patch nodes, always: drop request")
 		fixture.AddPods(f, 3)
@@ -550,7 +550,7 @@ func comeAndGo(f *fakekube.Server, watches fakekube.Requests) {
 	go func() {
 		for range 14 * 60 / 5 {
 			pause(5 * time.Second)
-			f.EndWatches(true)
+			f.BreakWatches()
 		}
 	}()
 }
@@ -560,7 +560,7 @@ func expire(f *fakekube.Server) {
 	f.Compact()
 	f.AddPod("default", "more", "")
 	f.Compact()
-	f.EndWatches(true)
+	f.BreakWatches()
 }
 
 // always lets a server that is half dead fail for ever.
@@ -584,7 +584,7 @@ func writeIsRepeated(t *testing.T, podcount Program) {
 			p.Net.Restore()
 			restored := time.Now()
 			isWatch := func(r fakekube.Request) bool { return r.Verb == "watch" && r.At.After(restored) }
-			for len(f.Requests(isWatch)) == 0 {
+			for len(fixture.Requests(f, isWatch)) == 0 {
 				testkit.Pass(100 * time.Millisecond)
 			}
 			testkit.Pass(time.Second)

@@ -76,7 +76,7 @@ func invalidSelectors(t *testing.T, podcount Program) {
 				p := podcount.Start(t, f, row.arg)
 				synctest.Wait()
 				wantWrongUsage(t, p.Stop(), row.want)
-				testkit.WantNumber(t, "requests", len(f.Requests(All)), 0)
+				testkit.WantNumber(t, "requests", len(f.Received(fakekube.Requests{})), 0)
 			})
 		})
 	}

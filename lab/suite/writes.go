@@ -123,7 +123,7 @@ func (podcount Program) retryWrite(t *testing.T, f *fakekube.Server, ft fakekube
 	f.AddNode("cp", ControlPlane)
 	f.AddNode("other", ControlPlane)
 	fixture.AddPods(f, 2)
-	ft.On = fakekube.Requests{If: fakekube.IsWrite, Name: "cp"}
+	ft.On = fakekube.Requests{If: fixture.IsWrite, Name: "cp"}
 	f.Inject(t, ft)
 	p := podcount.Start(t, f)
 	synctest.Wait()
@@ -206,9 +206,10 @@ func (podcount Program) surviveDisturbance(
 // wantUndisturbed fails the test unless a node was written to once an interval for the 30 s after start.
 func wantUndisturbed(t *testing.T, f *fakekube.Server, node string, start time.Time) {
 	t.Helper()
-	writes := f.Requests(func(r fakekube.Request) bool {
-		return fakekube.IsWrite(r) && r.Path == "/api/v1/nodes/"+node && r.At.Sub(start) < 31*time.Second
+	writes := fixture.Requests(f, func(r fakekube.Request) bool {
+		return fixture.IsWrite(r) && r.Path == "/api/v1/nodes/"+node && r.At.Sub(start) < 31*time.Second
 	})
+
 	testkit.WantNumber(t, "writes to "+node, len(writes), 4)
 	for i := 1; i < len(writes); i++ {
 		gap := writes[i].At.Sub(writes[i-1].At)
@@ -303,7 +304,7 @@ func retryAfter(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
 		f.Inject(t, fakekube.Fault{
-			On: fakekube.Requests{If: fakekube.IsWrite},
+			On: fakekube.Requests{If: fixture.IsWrite},
 			Do: fakekube.Reply{
 				Code:   429,
 				Header: map[string]string{"Retry-After": "7", "Content-Type": "text/plain"},
@@ -330,9 +331,9 @@ func retriesSpread(t *testing.T, podcount Program) {
 		f.Inject(t, StatusFault(writes, 40, 429, "TooManyRequests", nil, "Retry-After", "1"))
 		podcount.Start(t, f, "-total-nodes", "", "-workers", "40", "-burst", "100")
 		testkit.Pass(900 * time.Millisecond)
-		testkit.WantNumber(t, "writes that were refused", len(f.Requests(IsWriteOf("nodes"))), 40)
+		testkit.WantNumber(t, "writes that were refused", len(fixture.Requests(f, IsWriteOf("nodes"))), 40)
 		testkit.Pass(1200 * time.Millisecond)
-		again := f.Requests(IsWriteOf("nodes"))[40:]
+		again := fixture.Requests(f, IsWriteOf("nodes"))[40:]
 		testkit.WantNumber(t, "writes that came back", len(again), 40)
 		// Random times would be closer together than half a second in only one of 10^11 runs.
 		spread := again[len(again)-1].At.Sub(again[0].At)

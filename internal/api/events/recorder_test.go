@@ -14,6 +14,7 @@ import (
 
 	"podcount/internal/api/objectmeta"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -260,7 +261,7 @@ func TestRetryOnlyIfItMayHelp(t *testing.T) {
 				r.Event(somePod(1), "Normal", "Once", "x")
 				testkit.Pass(time.Minute)
 				isPost := func(request fakekube.Request) bool { return request.Method == "POST" }
-				testkit.WantNumber(t, "tries", len(f.Requests(isPost)), c.tries)
+				testkit.WantNumber(t, "tries", len(fixture.Requests(f, isPost)), c.tries)
 				testkit.WantNumber(t, "Events", len(eventsOf(f, "Once")), c.posted)
 				testkit.WantNumber(t, "events dropped", int(r.Dropped()), 1-c.posted)
 			})

@@ -62,5 +62,5 @@ func noCredential(context.Context, *kubeconfig.Credential) (*kubeconfig.Credenti
 
 // all returns all requests that the fake has received.
 func all(f *fakekube.Server) []fakekube.Request {
-	return f.Requests(func(fakekube.Request) bool { return true })
+	return fixture.Requests(f, func(fakekube.Request) bool { return true })
 }

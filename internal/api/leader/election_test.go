@@ -9,6 +9,7 @@ import (
 
 	"podcount/internal/api/kubeconfig"
 	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
@@ -101,7 +102,7 @@ func TestWriteMayOutlastATermThatIsRenewed(t *testing.T) {
 		if err := r.write(); err != nil {
 			t.Error(err)
 		}
-		writes := f.Requests(func(r fakekube.Request) bool { return r.Resource == "nodes" })
+		writes := fixture.Requests(f.Server, func(r fakekube.Request) bool { return r.Resource == "nodes" })
 		testkit.WantNumber(t, "writes", len(writes), 1)
 	})
 }

@@ -185,7 +185,7 @@ func storeHeldLease(f server, holder string, seconds int, clock time.Time) {
 
 // leaseRequests returns all requests for the Lease that match, oldest first.
 func leaseRequests(f server, match func(fakekube.Request) bool) []fakekube.Request {
-	return f.Requests(func(r fakekube.Request) bool {
+	return fixture.Requests(f.Server, func(r fakekube.Request) bool {
 		return r.Resource == "leases" && match(r)
 	})
 }

@@ -215,10 +215,10 @@ func TestStandbyNeverWritesTheLease(t *testing.T) {
 func TestOutageEndsWhenTheLeaseIsHeld(t *testing.T) {
 	simulate(t, func(t *testing.T, f server) {
 		storeHeldLease(f, "other", 3600, time.Now())
-		f.Forbid("get leases", true)
+		permit := f.Forbid("get leases")
 		r := startReplica(t, f, "a")
 		testkit.Pass(time.Second)
-		f.Forbid("get leases", false)
+		permit()
 		testkit.Pass(time.Minute)
 		beforeHolder, _, isStandingBy := strings.Cut(r.log.String(), "standing by")
 		testkit.WantEqual(t, "the log names the holder", isStandingBy, true)
@@ -299,8 +299,7 @@ func TestReplicaLeadsThoughAnAnswerWasLost(t *testing.T) {
 func TestReleaseIsRetried(t *testing.T) {
 	simulate(t, func(t *testing.T, f server) {
 		r := startLeader(t, f, "a")
-		f.CutOff("a:1", true)
-		back := time.AfterFunc(3*time.Second, func() { f.CutOff("a:1", false) })
+		back := time.AfterFunc(3*time.Second, f.CutOff("a:1"))
 		defer back.Stop()
 		stopped := time.Now()
 		r.stop()
@@ -315,7 +314,7 @@ func TestReleaseIsRetried(t *testing.T) {
 func TestReleaseIsGivenUpAtItsLimit(t *testing.T) {
 	simulate(t, func(t *testing.T, f server) {
 		r := startLeader(t, f, "a")
-		f.CutOff("a:1", true)
+		f.CutOff("a:1")
 		stopped := time.Now()
 		r.stop()
 		testkit.WantEqual(t, "how long the release was tried", time.Since(stopped), 4*time.Second)
@@ -326,7 +325,7 @@ func TestMissingRightIsLoggedOnceUntilGranted(t *testing.T) {
 	for _, verb := range []string{"get", "update"} {
 		t.Run(verb, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f server) {
-				f.Forbid(verb+" leases", true)
+				permit := f.Forbid(verb + " leases")
 				r := startReplica(t, f, "a")
 				testkit.Pass(9 * time.Minute)
 				warnings := strings.Count(r.log.String(), `level=WARN msg="cannot acquire the lease"`)
@@ -335,7 +334,7 @@ func TestMissingRightIsLoggedOnceUntilGranted(t *testing.T) {
 				testkit.WantText(t, r.log.String(), rule)
 				r.wantLeading(t, "without the right", false)
 
-				f.Forbid(verb+" leases", false)
+				permit()
 				testkit.Pass(10 * time.Second)
 				r.wantLeading(t, "with the right", true)
 			})
