@@ -12,6 +12,8 @@
 //		fake.Await(t, "the label", func() bool { return isChecked(fake, "worker") })
 //	}
 //
+// A function takes a TB only if it can fail the test. A call that makes no sense panics.
+//
 // # Serving
 //
 // Listen serves over TCP in real time. NewNetwork serves over an in-process network, which also works in a bubble of
@@ -20,19 +22,18 @@
 //
 // # What a test can do
 //
-// A test can change the cluster (Put, AddNode, AddPod, Edit, Remove), end or disturb watches (EndWatches, Compact,
-// LoseEvents, Lag, SendFrame), and cut off a client (CutOff). It can inspect the requests (Requests) and their results
-// (Get, All, Changes). A Spy observes each request, answer and change.
+// A test can change the cluster (AddNode, AddPod, Put, Edit, Remove), look at it (Get, All, Selected, Changes), and
+// look at what clients have asked for (Received). A Spy observes each request, answer and change.
 //
 // A Fault selects requests, says how many of them are affected, and what happens to them. Inject takes it as a Go
 // value, Script as a line such as "patch nodes worker-1, skip 2, 3 times: delay 2s, refuse 503". The test fails if
 // fewer requests than that meet the fault. A Lie is a fault of the server's watch cache: lists and watches from the
 // cache are outdated, while lists at an exact version are correct.
 //
-// Limit gives the server a Capacity: it then works on a few requests at once, others wait, and too many get a 429.
-// An answer can be cut at the end of each item or watch event (CutFrame). Record reports where these ends are.
-//
-// Protobuf converts an answer to protobuf, for a Reply.
+// Some faults do not belong to a request. Watches end (EndWatches, BreakWatches), miss changes (LoseEvents), lag behind
+// (Lag) or send nonsense (SendFrame). The history is lost (Compact), and etcd is set back (Snapshot, Checkpoint). A
+// server has little Capacity (Limit), one of its addresses is cut off (CutOff), a right is gone (Forbid), or a webhook
+// changes what clients write (Mutate).
 //
 // # Resources
 //
@@ -42,15 +43,14 @@
 // create the reviews that show what they may do (SelfSubjectAccessReview and others) and who they are
 // (SelfSubjectReview).
 //
-// Creating a CustomResourceDefinition, by a request or by Put, adds a resource. If two groups have the same plural,
-// methods such as Put and Get need the group as well: "widgets.example.com".
+// Serve adds other built-in kinds, such as Services and Deployments. A CustomResourceDefinition adds a custom resource,
+// whether a client creates it or Put stores it. If two groups have the same plural, methods such as Put and Get need
+// the group as well: "widgets.example.com".
 //
 // # Users
 //
-// Initially, everyone may do everything. After a call of Allow, requests need a credential: a token of Allow, whose
-// user may do everything, a token of AddUser or of a service account, or a client certificate signed by ClientCA. RBAC
-// roles and bindings determine what other users may do, including impersonation. Forbid takes a permission away from
-// everyone.
+// Initially, everyone may do everything. After a call of Allow, requests need a credential, and RBAC roles and bindings
+// determine what a user may do, including impersonation.
 //
 // # What happens without a request
 //
@@ -73,14 +73,14 @@
 //
 // The fake does not convert between versions, collect garbage, schedule pods, or store anything on disk. Unknown paths
 // are a 404. Compared with a real server, it also lacks:
-//   - all other built-in kinds, such as Services and Deployments, except for what Serve says;
+//   - the fields, defaults and checks of all other built-in kinds, of which Serve knows only the metadata;
 //   - server-side apply, which is a 415, and managedFields;
 //   - YAML, which is a 415 in requests and a 406 in answers;
 //   - protobuf for discovery and, except for metadata, for definitions and policies;
-//   - subresources, which are a 404, except status, binding and eviction of pods, finalize of namespaces, and token of
-//     service accounts;
-//   - CEL: rules in definitions always pass, and policies can only express that an object has a certain name and lacks
-//     a certain label;
+//   - subresources such as scale, which are a 404, except status, binding and eviction of pods, finalize of namespaces,
+//     and token of service accounts;
+//   - CEL: rules in definitions always pass, and policies can only express that a node of a certain name lacks a
+//     certain label;
 //   - the full life of a definition: after a change of its schema, objects are shown as they were stored;
 //     status.storedVersions never changes; and deleting it removes its objects at once, whatever their finalizers;
 //   - a cache that outlives compaction: a real server may still know what etcd has compacted;

@@ -165,6 +165,7 @@ func (f Refuse) problem() string {
 	return ""
 }
 
+// String returns the effect in the text form of Script.
 func (f Refuse) String() string {
 	text := "refuse " + strconv.Itoa(f.Code)
 	if f.Reason != "" {
@@ -207,6 +208,7 @@ func (f Reply) problem() string {
 	return ""
 }
 
+// String returns the effect in the text form of Script.
 func (f Reply) String() string {
 	text := "reply " + strconv.Itoa(cmp.Or(f.Code, 200))
 	for _, name := range slices.Sorted(maps.Keys(f.Header)) {
@@ -230,27 +232,34 @@ func (f Handle) problem() string {
 	return ""
 }
 
+// String returns a text for messages. Script cannot parse it.
 func (f Handle) String() string { return "handle …" }
 
 // Cut breaks the connection after a number of bytes of the normal answer's body, counted as sent, that is, after
 // compression. For a watch, counting starts with its first event. The body must be longer than that.
 type Cut struct {
-	After int
+	After int // in bytes
 }
 
 func (f Cut) apply(e *faultedRequest) { e.truncate(f.After, false) }
-func (f Cut) problem() string         { return lengthProblem(f.After) }
-func (f Cut) String() string          { return fmt.Sprintf("cut after %d bytes", f.After) }
+
+func (f Cut) problem() string { return lengthProblem(f.After) }
+
+// String returns the effect in the text form of Script.
+func (f Cut) String() string { return fmt.Sprintf("cut after %d bytes", f.After) }
 
 // Hang stops sending after a number of bytes, counted as for Cut, and leaves the connection open until the client
 // closes it.
 type Hang struct {
-	After int
+	After int // in bytes
 }
 
 func (f Hang) apply(e *faultedRequest) { e.truncate(f.After, true) }
-func (f Hang) problem() string         { return lengthProblem(f.After) }
-func (f Hang) String() string          { return fmt.Sprintf("hang after %d bytes", f.After) }
+
+func (f Hang) problem() string { return lengthProblem(f.After) }
+
+// String returns the effect in the text form of Script.
+func (f Hang) String() string { return fmt.Sprintf("hang after %d bytes", f.After) }
 
 // lengthProblem says why an answer cannot be cut after n bytes. It returns "" if it can.
 func lengthProblem(n int) string {
@@ -318,8 +327,11 @@ func (Truncate) apply(e *faultedRequest) {
 	}()
 	e.serveNormally(&halfWriter{e.w, e.isSpared}, e.server.Spy)
 }
+
 func (Truncate) problem() string { return "" }
-func (Truncate) String() string  { return "truncate" }
+
+// String returns the effect in the text form of Script.
+func (Truncate) String() string { return "truncate" }
 
 // halfWriter passes on half of the first Write, and then panics with an endOfHalf.
 type halfWriter struct {
@@ -353,8 +365,11 @@ func (w *halfWriter) cuts([]byte) bool { return true }
 type DropRequest struct{}
 
 func (DropRequest) apply(*faultedRequest) { panic(http.ErrAbortHandler) }
-func (DropRequest) problem() string       { return "" }
-func (DropRequest) String() string        { return "drop request" }
+
+func (DropRequest) problem() string { return "" }
+
+// String returns the effect in the text form of Script.
+func (DropRequest) String() string { return "drop request" }
 
 // DropAnswer processes the request, and then breaks the connection instead of answering. Over HTTP/2, it resets only
 // the stream.
@@ -364,20 +379,25 @@ func (DropAnswer) apply(e *faultedRequest) {
 	e.serveNormally(discardAnswer{}, nil)
 	panic(http.ErrAbortHandler)
 }
+
 func (DropAnswer) problem() string { return "" }
-func (DropAnswer) String() string  { return "drop answer" }
+
+// String returns the effect in the text form of Script.
+func (DropAnswer) String() string { return "drop answer" }
 
 // discardAnswer is an http.ResponseWriter that discards the answer. Its value is the header.
 type discardAnswer http.Header
 
-func (n discardAnswer) Header() http.Header         { return http.Header(n) }
+func (n discardAnswer) Header() http.Header { return http.Header(n) }
+
 func (n discardAnswer) Write(p []byte) (int, error) { return len(p), nil }
-func (n discardAnswer) WriteHeader(int)             {}
+
+func (n discardAnswer) WriteHeader(int) {}
 
 // Reset breaks the connection with all requests on it, either before or after it processes the request. Without a
 // connection of Listen or NewNetwork, it affects only the request.
 type Reset struct {
-	ActsFirst bool
+	ActsFirst bool // process the request first
 }
 
 func (f Reset) apply(e *faultedRequest) {
@@ -393,6 +413,7 @@ func (f Reset) apply(e *faultedRequest) {
 
 func (f Reset) problem() string { return "" }
 
+// String returns the effect in the text form of Script.
 func (f Reset) String() string {
 	if f.ActsFirst {
 		return "reset after acting"
@@ -404,5 +425,8 @@ func (f Reset) String() string {
 type Stall struct{}
 
 func (Stall) apply(e *faultedRequest) { <-e.r.Context().Done() }
-func (Stall) problem() string         { return "" }
-func (Stall) String() string          { return "stall" }
+
+func (Stall) problem() string { return "" }
+
+// String returns the effect in the text form of Script.
+func (Stall) String() string { return "stall" }

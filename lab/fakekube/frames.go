@@ -51,6 +51,7 @@ func (f CutFrame) problem() string {
 	return ""
 }
 
+// String returns the effect in the text form of Script.
 func (f CutFrame) String() string {
 	text := fmt.Sprintf("cut after frame %d", f.Frame)
 	switch {
@@ -174,6 +175,7 @@ func (f Record) problem() string {
 	return ""
 }
 
+// String returns a text for messages. Script cannot parse it.
 func (f Record) String() string { return "record …" }
 
 // frameRecorder notes the frames of an answer.

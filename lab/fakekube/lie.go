@@ -22,6 +22,7 @@ type Lie struct {
 	Changes int
 }
 
+// String returns the effect in the text form of Script.
 func (f Lie) String() string {
 	if f.Changes == 1 {
 		return "lie about 1 change"

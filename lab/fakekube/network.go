@@ -29,15 +29,15 @@ type Network struct {
 	open []*serverConn // open connections
 }
 
-// NewNetwork lets a server serve on a new Network, until the Network is closed. The server has a fake as its Handler, or
-// something that stands before one, such as a proxy:
+// NewNetwork lets a server serve on a new Network, until the Network is closed. The server has a fake as its Handler,
+// or something that stands before one, such as a proxy:
 //
 //	network := fakekube.NewNetwork(&http.Server{Handler: fake})
 //	defer network.Close()
 //
-// With a TLSConfig, it serves with TLS and, unless its Protocols exclude that, HTTP/2. It accepts any client certificate
-// in the handshake; the fake checks it later. ConnContext and ClientAuth are overwritten. The server must not be used
-// in any other way. Within a bubble, clients must close their idle connections before the test ends.
+// With a TLSConfig, it serves with TLS and, unless its Protocols exclude that, HTTP/2. It accepts any client
+// certificate in the handshake; the fake checks it later. ConnContext and ClientAuth are overwritten. The server must
+// not be used in any other way. Within a bubble, clients must close their idle connections before the test ends.
 func NewNetwork(server *http.Server) *Network {
 	n := newNetwork(server)
 	startOn(listener{n}, server)
