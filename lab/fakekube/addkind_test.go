@@ -11,7 +11,8 @@ var (
 	services    = Kind{Resource: "services", Kind: "Service", ShortNames: []string{"svc"}, Categories: []string{"all"}}
 	deployments = Kind{Group: "apps", Resource: "deployments", Kind: "Deployment"}
 	classes     = Kind{
-		Group: "storage.k8s.io", Resource: "storageclasses", Kind: "StorageClass", ClusterScoped: true, WithoutStatus: true,
+		Group: "storage.k8s.io", Resource: "storageclasses", Kind: "StorageClass",
+		ClusterScoped: true, WithoutStatus: true,
 	}
 )
 
@@ -44,8 +45,8 @@ func TestAddedKindHasItsRealPaths(t *testing.T) {
 		{"POST /apis/apps/v1/namespaces/none/deployments", `{"metadata":{"name":"web"}}`, 404,
 			`namespaces \"none\" not found`},
 		{"GET /apis/apps/v1/replicasets", "", 404, "could not find the requested resource"},
-		{"POST /apis/storage.k8s.io/v1/storageclasses", `{"metadata":{"name":"fast"},"provisioner":"x","status":{"a":1}}`,
-			201, `"status":{"a":1}`},
+		{"POST /apis/storage.k8s.io/v1/storageclasses", `{"metadata":{"name":"fast"},"status":{"a":1}}`, 201,
+			`"status":{"a":1}`},
 		{"GET /apis/storage.k8s.io/v1/storageclasses/fast/status", "", 404, ""},
 		{"DELETE /apis/storage.k8s.io/v1/storageclasses/fast", "", 200, `"status":"Success"`},
 		{"PUT /apis/storage.k8s.io/v1/storageclasses/fast", `{"metadata":{"name":"fast"}}`, 404, "not found"},
@@ -59,8 +60,8 @@ func TestAddedKindHasItsRealPaths(t *testing.T) {
 
 func TestAddedKindIsDiscovered(t *testing.T) {
 	f := newWithAddedKinds()
-	wantAnswer(t, f, "GET /api/v1", "", 200, `"kind":"Service","name":"services","namespaced":true,"shortNames":["svc"],`+
-		`"singularName":"service"`)
+	wantAnswer(t, f, "GET /api/v1", "", 200,
+		`"kind":"Service","name":"services","namespaced":true,"shortNames":["svc"],"singularName":"service"`)
 	wantAnswer(t, f, "GET /api/v1", "", 200, `"name":"services/status"`)
 	wantAnswer(t, f, "GET /apis", "", 200, `"groupVersion":"apps/v1"`)
 	wantAnswer(t, f, "GET /apis/storage.k8s.io/v1", "", 200, `"name":"storageclasses","namespaced":false`)
@@ -92,7 +93,7 @@ func TestMetadataOfAnAddedKindIsChecked(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"metadata":{"name":"UPPER"}}`:                     "a lowercase RFC 1123 subdomain must consist of",
 		`{"metadata":{"name":"a","labels":{"b":"c d"}}}`:    "a valid label must be an empty string",
-		`{"metadata":{"name":"a","labels":{"b":1}}}`:        "Go struct field ObjectMeta.metadata.labels of type string",
+		`{"metadata":{"name":"a","labels":{"b":1}}}`:        "field ObjectMeta.metadata.labels of type string",
 		`{"metadata":{"name":"a","wrong":1}}`:               `unknown field \"metadata.wrong\"`,
 		`{"metadata":{"name":"a"},"spec":{"a":1,"a":2}}`:    `duplicate field \"spec.a\"`,
 		`{"metadata":{"name":"a"},"spec":{"x":1},"kind":3}`: "cannot unmarshal number",
@@ -118,7 +119,8 @@ func TestStrategicPatchOfAnAddedKind(t *testing.T) {
 		"null removes":       {`"spec":{"a":1,"b":2}`, `"spec":{"a":null}`, `"spec":{"b":2}`},
 		"a list replaces":    {`"spec":{"p":[{"n":1}]}`, `"spec":{"p":[{"n":2}]}`, `"spec":{"p":[{"n":2}]}`},
 		"conditions are merged by type": {
-			`"spec":{"conditions":[{"type":"A","s":1},{"type":"B","s":1}]}`, `"spec":{"conditions":[{"type":"A","s":2}]}`,
+			`"spec":{"conditions":[{"type":"A","s":1},{"type":"B","s":1}]}`,
+			`"spec":{"conditions":[{"type":"A","s":2}]}`,
 			`"spec":{"conditions":[{"s":2,"type":"A"},{"s":1,"type":"B"}]}`,
 		},
 		"the order names the merge key": {
@@ -160,7 +162,8 @@ func TestListsOfAnAddedKind(t *testing.T) {
 	if strings.Contains(answer, `"name":"a"`) || !strings.Contains(answer, `"name":"b"`) {
 		t.Error(answer)
 	}
-	wantAnswer(t, f, "GET /api/v1/services?fieldSelector=spec.type%3DNodePort", "", 400, "is not a known field selector")
+	const byType = "GET /api/v1/services?fieldSelector=spec.type%3DNodePort"
+	wantAnswer(t, f, byType, "", 400, "is not a known field selector")
 	_, answer = ask(t, f, "GET", "/api/v1/services?watch=1&resourceVersion=202&timeoutSeconds=1", "")
 	wantNumber(t, "events", strings.Count(answer, `"type":"ADDED"`), 2)
 	r := newRequest("GET", "/api/v1/services", "")
@@ -191,7 +194,7 @@ func TestRightsToAnAddedKindComeFromRoles(t *testing.T) {
 	f.AddUser("t", "alice")
 	refused := serve(f, newRequest("GET", "/apis/apps/v1/deployments", "t"))
 	wantNumber(t, "status", refused.Code, 403)
-	wantText(t, refused.Body.String(), `cannot list resource \"deployments\" in API group \"apps\" at the cluster scope`)
+	wantText(t, refused.Body.String(), `cannot list resource \"deployments\" in API group \"apps\" at the cluster`)
 	f.PutJSON("clusterroles", `{"metadata":{"name":"r"},`+
 		`"rules":[{"apiGroups":["apps"],"resources":["deployments"],"verbs":["list"]}]}`)
 	f.PutJSON("clusterrolebindings", `{"metadata":{"name":"b"},"roleRef":{"kind":"ClusterRole","name":"r"},`+
@@ -201,7 +204,7 @@ func TestRightsToAnAddedKindComeFromRoles(t *testing.T) {
 
 func TestAddedKindGoesWithItsNamespace(t *testing.T) {
 	f := newWithAddedKinds()
-	f.PutJSON("namespaces", `{"metadata":{"name":"ns"},"spec":{"finalizers":["kubernetes"]},"status":{"phase":"Active"}}`)
+	wantAnswer(t, f, "POST /api/v1/namespaces", `{"metadata":{"name":"ns"}}`, 201, "")
 	f.PutJSON("services", `{"metadata":{"namespace":"ns","name":"a"}}`)
 	wantAnswer(t, f, "DELETE /api/v1/namespaces/ns", "", 200, "")
 	wantNumber(t, "services", len(f.All("services")), 0)
@@ -226,14 +229,14 @@ func TestKindThatCannotBeServedIsNamed(t *testing.T) {
 		{Kind{Kind: "Service"}, `Resource is missing: the plural, such as "services"`},
 		{Kind{Resource: "services"}, `Kind is missing: the name in objects, such as "Service"`},
 		{Kind{Resource: "Services", Kind: "Service"}, `"Services": a DNS-1035 label must`},
-		{Kind{Resource: "services", Kind: "service"}, `Kind "service" must be a word that begins with a capital letter`},
-		{Kind{Group: "apps", Version: "1", Resource: "deployments", Kind: "Deployment"}, `Version "1" must be like "v1"`},
+		{Kind{Resource: "services", Kind: "service"}, `Kind "service" must be a word that begins with a capital`},
+		{Kind{Group: "apps", Version: "1", Resource: "scales", Kind: "Scale"}, `Version "1" must be like "v1"`},
 		{Kind{Version: "v2", Resource: "services", Kind: "Service"}, `Version "v2": the core group has only v1`},
 		{Kind{Group: "-", Resource: "services", Kind: "Service"}, `Group "-": a lowercase RFC 1123 subdomain must`},
 		{Kind{Resource: "services", Kind: "Service", ShortNames: []string{""}}, `"": a DNS-1035 label must`},
 		{Kind{Resource: "pods", Kind: "Pod"}, "it serves the pods Pod of v1 already"},
 		{Kind{Resource: "pods2", Kind: "Pod"}, "it serves the pods Pod of v1 already"},
-		{Kind{Group: "a.io", Version: "v2", Resource: "widgets", Kind: "Widget"}, "it serves the widgets Widget of a.io/v1"},
+		{Kind{Group: "a.io", Version: "v2", Resource: "widgets", Kind: "Widget"}, "it serves the widgets Widget of"},
 	} {
 		wantPanic(t, c.want, func() { f.Serve(c.kind) })
 	}

@@ -97,7 +97,9 @@ func ExampleServer_customResource() {
 				"name": "v1", "served": true, "storage": true,
 				"schema": {"openAPIV3Schema": {
 					"type": "object",
-					"properties": {"spec": {"type": "object", "properties": {"hour": {"type": "integer", "maximum": 23}}}}
+					"properties": {"spec": {"type": "object", "properties": {
+						"hour": {"type": "integer", "maximum": 23}
+					}}}
 				}}
 			}]
 		}

@@ -17,7 +17,8 @@ func TestScriptAndFaultAreEquivalent(t *testing.T) {
 		},
 		"patch widgets/status web in default by alice at a:1, skip 2, 3 times: delay 2s, refuse 503 retry-after 5s": {
 			On: Requests{
-				Verb: "patch", Resource: "widgets/status", Name: "web", Namespace: "default", User: "alice", Host: "a:1",
+				Verb: "patch", Resource: "widgets/status", Name: "web",
+				Namespace: "default", User: "alice", Host: "a:1",
 			},
 			Skip:  2,
 			Times: 3,

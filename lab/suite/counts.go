@@ -43,7 +43,7 @@ func countOfPods(t *testing.T, podcount Program) {
 		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		fixture.AddPodWithLabels(f, "a", nginx)
 		// A pod that has several of the labels counts once.
-		fixture.AddPodWithLabels(f, "b", fakekube.Object{"run": "nginx", "app": "nginx", "app.kubernetes.io/name": "nginx"})
+		f.AddPod("default", "b", "", "run=nginx", "app=nginx", "app.kubernetes.io/name=nginx")
 		fixture.AddPodWithLabels(f, "c", fakekube.Object{"app": "other"})
 		elsewhere := fakekube.Object{"namespace": "kube-system", "name": "d", "labels": nginx}
 		f.Put("pods", fakekube.PodOn(elsewhere, ""))

@@ -308,7 +308,8 @@ func standbyStops(t *testing.T, podcount Program) {
 		standby := podcount.StartReplica(t, f, "b")
 		testkit.Pass(time.Minute)
 		wantPromptStop(t, f, standby, 0)
-		writes := fixture.Requests(f, func(r fakekube.Request) bool { return r.Host == hostOf("b") && r.Method != "GET" })
+		isWrite := func(r fakekube.Request) bool { return r.Method != "GET" }
+		writes := f.Received(fakekube.Requests{Host: hostOf("b"), If: isWrite})
 		testkit.WantNumber(t, "writes by the standby", len(writes), 0)
 		testkit.WantEqual(t, "the holder", holderNow(f), holder)
 		WantPeace(t, f, "-interval", "1s")
