@@ -25,7 +25,7 @@ var variables = map[string]string{
 
 // membersOfOthers are names of the standard library, of client-go and controller-runtime, and fields of objects.
 var membersOfOthers = []string{
-	"http.Handler", "time.Sleep", "tls.Config",
+	"http.Handler", "kubernetes.NewForConfig", "time.Sleep", "tls.Config",
 	"cache.Options", "log.FromContext", "manager.Manager", "metrics.Registry.MustRegister", "r.Recorder.Event",
 	"reconcile.Reconciler", "reconcile.Result", "rest.Config", "wait.Backoff", "workqueue.TypedInterface",
 	"metadata.generation", "metadata.uid", "source.component", "spec.count", "spec.group", "spec.name", "status.count",

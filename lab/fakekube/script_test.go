@@ -158,7 +158,7 @@ func FuzzScript(f *testing.F) {
 }
 
 func TestDocumentedScriptsParse(t *testing.T) {
-	text, err := os.ReadFile("../../docs/testing.md")
+	text, err := os.ReadFile("../../docs/fake.md")
 	if err != nil {
 		t.Fatal(err)
 	}
