@@ -5,6 +5,8 @@ import (
 	"errors"
 	"go/format"
 	"io"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -46,6 +48,27 @@ func TestEachBlockOfGoIsFormatted(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// clientGoTest has the lines for client-go that docs/fake.md shows. .ci/fake runs it, and the files in that page.
+const clientGoTest = "testdata/comparison/clientgo/clientgo_test.go"
+
+func TestPartsOfGoInFakeAreThoseOfTheTestOfClientGo(t *testing.T) {
+	tested, err := os.ReadFile(fromHere(clientGoTest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range loadPage(t, "docs/fake.md").of(code) {
+		isPart := b.language == "go" && !strings.HasPrefix(b.source(), "package ")
+		if isPart && !strings.Contains(withoutIndentation(string(tested)), withoutIndentation(b.source())) {
+			t.Errorf("docs/fake.md:%d: %s does not have these lines", b.line, clientGoTest)
+		}
+	}
+}
+
+// withoutIndentation returns lines without the blanks that they begin with.
+func withoutIndentation(lines string) string {
+	return regexp.MustCompile(`(?m)^[ \t]+`).ReplaceAllString(lines, "")
 }
 
 // A block may have several values, as a log has.
