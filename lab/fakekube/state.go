@@ -80,7 +80,7 @@ func (s *Server) Edit(resource string, key Key, change func(Object)) Object {
 func (s *Server) putLocked(resource string, o Object) Object {
 	k, isServed := s.kindLocked(resource)
 	if !isServed {
-		panic("the fake has no " + resource + ": a CustomResourceDefinition comes first")
+		panic("the fake has no " + resource + ": Serve its kind, or Put its CustomResourceDefinition, first")
 	}
 	if MetaOf(o) == nil {
 		panic("an object of " + resource + " needs metadata")

@@ -121,7 +121,7 @@ func TestPodWithoutASpecCanBeBound(t *testing.T) {
 }
 
 func TestPanicsNameTheMistake(t *testing.T) {
-	wantPanic(t, "no widgets.example.com: a CustomResourceDefinition comes first",
+	wantPanic(t, "no widgets.example.com: Serve its kind, or Put its CustomResourceDefinition, first",
 		func() { New().Put("widgets.example.com", Object{}) })
 	wantPanic(t, "has no things", func() { New().Put("things", Object{}) })
 	wantPanic(t, "no nodes a to edit", func() { New().Edit("nodes", Key{Name: "a"}, func(Object) {}) })
