@@ -38,9 +38,12 @@ type Kind struct {
 // watches, tables, patches, RBAC and Put. Call it before Put stores their objects.
 //
 // Of these kinds the fake knows the metadata, and validates it. Everything else is stored as sent: nothing is refused,
-// filled in or pruned. A change of the spec raises the generation. Field selectors know the name and the namespace,
-// and a table shows the name and the age. Bodies must be JSON, which client-go sends unless its configuration has
-// another ContentType; controller-runtime needs ContentType "application/json".
+// filled in or pruned. Field selectors know the name and the namespace, and a table shows the name and the age. A
+// change of the spec raises the generation, and a DELETE is answered with a Status. So do most kinds of a real server;
+// Services have no generation, for example, and answer with the object.
+//
+// Their bodies must be JSON. Clients of client-go and controller-runtime send them in protobuf unless rest.Config has
+// the ContentType "application/json".
 //
 // A strategic merge patch merges objects, the lists of the metadata, and the lists with the name conditions, by their
 // type. kubectl names the order of a list's items in its patch, so the fake takes the key of other lists from there.

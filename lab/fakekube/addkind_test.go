@@ -1,6 +1,7 @@
 package fakekube
 
 import (
+	"bytes"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -79,7 +80,7 @@ func TestStatusOfAnAddedKindIsASubresource(t *testing.T) {
 	f := newWithAddedKinds()
 	const web = "/apis/apps/v1/namespaces/default/deployments/web"
 	wantAnswer(t, f, "POST /apis/apps/v1/namespaces/default/deployments",
-		`{"metadata":{"name":"web"},"spec":{"replicas":1},"status":{"replicas":9}}`, 201, `"spec":{"replicas":1}}`)
+		`{"metadata":{"name":"web"},"spec":{"replicas":1},"status":{"replicas":9}}`, 201, `"spec":{"replicas":1},"status":{}}`)
 	wantAnswer(t, f, "PUT "+web+"/status",
 		`{"metadata":{"name":"web"},"spec":{"replicas":5},"status":{"replicas":1}}`, 200, `"status":{"replicas":1}`)
 	wantAnswer(t, f, "PUT "+web, `{"metadata":{"name":"web"},"spec":{"replicas":2}}`, 200, `"status":{"replicas":1}`)
@@ -178,13 +179,22 @@ func TestProtobufOfAnAddedKindIsRefused(t *testing.T) {
 	f.PutJSON("services", `{"metadata":{"namespace":"default","name":"a"}}`)
 	r := httptest.NewRequest("POST", "/api/v1/namespaces/default/services", strings.NewReader("k8s\x00"))
 	r.Header.Set("Content-Type", mediaProtobuf)
-	if w := serve(f, r); w.Code != 415 {
+	w := serve(f, r)
+	if w.Code != 415 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
+	wantText(t, w.Body.String(), `in client-go's rest.Config, set ContentType to \"application/json\"`)
 	r = newRequest("GET", "/api/v1/services", "")
 	r.Header.Set("Accept", mediaProtobuf+", "+mediaJSON)
 	if got := serve(f, r).Header().Get("Content-Type"); got != mediaJSON {
 		t.Error(got)
+	}
+
+	options := Protobuf([]byte(`{"apiVersion":"v1","kind":"DeleteOptions","gracePeriodSeconds":0}`))
+	r = httptest.NewRequest("DELETE", "/api/v1/namespaces/default/services/a", bytes.NewReader(options))
+	r.Header.Set("Content-Type", mediaProtobuf)
+	if w := serve(f, r); w.Code != 200 {
+		t.Errorf("options in protobuf: %d %s", w.Code, w.Body)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"mime"
+	"net/http"
 	"slices"
 	"strings"
 )
@@ -16,7 +17,8 @@ import (
 func (r *request) convertBodyToJSON() bool {
 	contentType := r.Header.Get("Content-Type")
 	media, _, err := mime.ParseMediaType(contentType)
-	if err == nil && media == mediaProtobuf && r.kind.isKnown() {
+	isOptions := r.Method == http.MethodDelete && !r.kind.isCustom()
+	if err == nil && media == mediaProtobuf && (r.kind.isKnown() || isOptions) {
 		return r.readProtobuf()
 	}
 	if contentType == "" || err == nil && media == mediaJSON {
@@ -26,8 +28,13 @@ func (r *request) convertBodyToJSON() bool {
 	if err == nil && slices.Contains(known, media) {
 		known = []string{mediaJSON} // the real server supports the others as well
 	}
-	r.failWith(415, "UnsupportedMediaType", "the body of the request was in an unknown format - accepted media types "+
-		"include: "+strings.Join(known, ", "), nil)
+	text := "the body of the request was in an unknown format - accepted media types include: " +
+		strings.Join(known, ", ")
+	if r.kind.isAdded && media == mediaProtobuf {
+		text += fmt.Sprintf(" (the fake knows no fields of a %s, so its client must send JSON: in client-go's rest.Config, "+
+			`set ContentType to "application/json")`, r.kind.kind)
+	}
+	r.failWith(415, "UnsupportedMediaType", text, nil)
 	return false
 }
 

@@ -87,6 +87,9 @@ func (k kind) setInitialFields(o Object) {
 
 // setDefaults sets the defaults of fields that are not set.
 func (k kind) setDefaults(o Object) {
+	if k.isAdded && k.hasStatus {
+		partIn(o, "status") // answers show it even if it is empty
+	}
 	switch k.qualified() {
 	case "pods":
 		setPodDefaults(partIn(o, "spec"))

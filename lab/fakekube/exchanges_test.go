@@ -56,7 +56,7 @@ func TestExchanges(t *testing.T) {
 				writeConversation(t, file, steps)
 				return
 			}
-			synctest.Test(t, func(t *testing.T) { replay(t, steps) })
+			synctest.Test(t, func(t *testing.T) { replay(t, steps, strings.HasPrefix(filepath.Base(file), "added-")) })
 		})
 	}
 }
@@ -205,9 +205,16 @@ func record(t *testing.T, steps []*step) {
 	}
 }
 
-// replay sends the requests to the fake and compares its answers with the recorded ones. It runs in a bubble.
-func replay(t *testing.T, steps []*step) {
+// replay sends the requests to the fake and compares its answers with the recorded ones. withAddedKinds lets the fake
+// serve more kinds than it knows. It runs in a bubble.
+func replay(t *testing.T, steps []*step, withAddedKinds bool) {
 	fake := New()
+	if withAddedKinds {
+		fake.Serve(deployments, Kind{
+			Group: "networking.k8s.io", Resource: "ingressclasses", Kind: "IngressClass",
+			ClusterScoped: true, WithoutStatus: true,
+		})
+	}
 	fake.Allow("admin")
 	fake.NoControllers = true // like the real server
 	k := newConversation(t, inProcess{fake}, "https://fake")
