@@ -871,7 +871,6 @@ func TestHalfOpenConnectionIsNoticed(t *testing.T) {
 								request.At.After(silentSince) &&
 								request.HTTP2 == protocol.isHTTP2
 						})
-
 						testkit.WantNumber(t, "watches of "+resource+" since then", len(newWatches), 1)
 						lists := fixture.Requests(f, suite.IsList(resource))
 						testkit.WantNumber(t, "lists of "+resource, len(lists), 1)
@@ -1547,7 +1546,6 @@ func disturbLists(t *testing.T, f *fakekube.Server, fault fakekube.Fault) {
 	tooEarly := fixture.Requests(f, func(request fakekube.Request) bool {
 		return fixture.IsWrite(request) && request.At.Before(firstGoodList.At)
 	})
-
 	testkit.WantNumber(t, "writes before the first good list", len(tooEarly), 0)
 
 	for day := 2; day < 4; day++ {

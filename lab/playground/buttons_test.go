@@ -82,7 +82,6 @@ func (g *testGround) isWatched(resource string) bool {
 	watches := fixture.Requests(g.cluster.fake, func(q fakekube.Request) bool {
 		return g.isPodcount(q) && q.Verb == "watch" && q.Resource == resource
 	})
-
 	return len(watches) > 0
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	"podcount/lab/fakekube"
-	"podcount/lab/fixture"
 )
 
 // playground is the cluster, the processes of podcount, and the buttons that disturb them. The goroutine of live owns
@@ -125,7 +125,8 @@ func (p *playground) use(do func(c *cluster)) error {
 
 // label returns podcount's label on the control-plane node. It is "-" if there is none.
 func (p *playground) label() string {
-	return fixture.Label(p.cluster.fake, controlPlaneNode, p.totalLabel())
+	node := p.cluster.fake.Get("nodes", fakekube.Key{Name: controlPlaneNode})
+	return cmp.Or(fakekube.TextIn(node, "metadata", "labels", p.totalLabel()), "-")
 }
 
 // totalLabel returns the key of the label with the number of all pods.
@@ -147,14 +148,13 @@ func (p *playground) isPodcount(q fakekube.Request) bool {
 // requests returns podcount's requests since a time. If a replica is given, only its requests count.
 func (p *playground) requests(since time.Time, of ...*replica) traffic {
 	var t traffic
-	fixture.Requests(p.cluster.fake, func(q fakekube.Request) bool {
-		isWanted := len(of) == 0 || of[0].token == q.Token
-		if isWanted && p.isPodcount(q) && !q.At.Before(since) {
-			t.count(q)
-		}
-		return false
-	})
-
+	isWanted := func(q fakekube.Request) bool {
+		isOf := len(of) == 0 || of[0].token == q.Token
+		return isOf && p.isPodcount(q) && !q.At.Before(since)
+	}
+	for _, q := range p.cluster.fake.Received(fakekube.Requests{If: isWanted}) {
+		t.count(q)
+	}
 	return t
 }
 
@@ -240,10 +240,11 @@ func (p *playground) leads(token string) bool {
 	if holder == "" {
 		return false
 	}
-	writes := fixture.Requests(p.cluster.fake, func(q fakekube.Request) bool {
-		return q.Resource == "leases" && fixture.IsWrite(q) && strings.Contains(q.Body, holder)
+	writes := p.cluster.fake.Received(fakekube.Requests{
+		Verb:     "write",
+		Resource: "leases",
+		If:       func(q fakekube.Request) bool { return strings.Contains(q.Body, holder) },
 	})
-
 	return len(writes) > 0 && writes[len(writes)-1].Token == token
 }
 

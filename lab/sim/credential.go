@@ -51,7 +51,6 @@ func (a *access) issueLocked() *credential {
 			fixture.AsAdmin(x)
 			x.NotAfter = c.expires
 		})
-
 		c.files = map[string]string{certificateFile: string(certificate), keyFile: string(key)}
 	case tokenOfProgram:
 		c.name = fmt.Sprint(secretPrefix, a.issued)

@@ -86,7 +86,6 @@ func kubectlProxy(t *testing.T, podcount Program) {
 			}
 			f.ServeHTTP(w, r)
 		}))
-
 		p := podcount.startIn(t, n, dir, "-master", "http://127.0.0.1:8001", "-once")
 		testkit.WantError(t, "-once", p.Finish(), "")
 		WantLabel(t, f, "cp", TotalLabel, "0")

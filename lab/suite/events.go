@@ -146,7 +146,6 @@ func (podcount Program) writeLabelsDuring(t *testing.T, f *fakekube.Server, even
 		writes := fixture.Requests(f, func(r fakekube.Request) bool {
 			return fixture.IsWrite(r) && r.Path == "/api/v1/nodes/"+node
 		})
-
 		testkit.WantNumber(t, "writes to "+node+" in a minute", len(writes), 7)
 	}
 	fault.Lift()

@@ -42,7 +42,6 @@ func WantPeace(t *testing.T, f *fakekube.Server, args ...string) {
 	needless := fixture.Requests(f, func(r fakekube.Request) bool {
 		return fixture.IsWrite(r) && !strings.Contains(r.Path, "/leases/") && r.At.After(peace)
 	})
-
 	for _, r := range needless {
 		t.Errorf("podcount has written although all was right: %s", r)
 	}

@@ -408,7 +408,6 @@ func leaseEndsOutage(t *testing.T, podcount Program) {
 			watches := fixture.Requests(f, func(r fakekube.Request) bool {
 				return r.Verb == "watch" && r.At.After(restored) && strings.HasPrefix(r.Host, "b")
 			})
-
 			testkit.WantBetween(t, "watches soon after the outage", len(watches), 2, 3)
 			for _, w := range watches {
 				testkit.WantBetween(t, "the time of a watch", w.At.Sub(restored), 0, 6*time.Second)

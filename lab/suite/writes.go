@@ -209,7 +209,6 @@ func wantUndisturbed(t *testing.T, f *fakekube.Server, node string, start time.T
 	writes := fixture.Requests(f, func(r fakekube.Request) bool {
 		return fixture.IsWrite(r) && r.Path == "/api/v1/nodes/"+node && r.At.Sub(start) < 31*time.Second
 	})
-
 	testkit.WantNumber(t, "writes to "+node, len(writes), 4)
 	for i := 1; i < len(writes); i++ {
 		gap := writes[i].At.Sub(writes[i-1].At)
