@@ -82,13 +82,13 @@ func TestBadExecAnswersAreErrors(t *testing.T) {
 // A program may leave an agent running, which inherits its stdout and stderr.
 func TestExecProgramMayLeaveAChildRunning(t *testing.T) {
 	dir := t.TempDir()
-	question := dir + "/question"
-	if err := syscall.Mkfifo(question, 0o600); err != nil {
+	question, reply := dir+"/question", dir+"/reply"
+	if err := errors.Join(syscall.Mkfifo(question, 0o600), syscall.Mkfifo(reply, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	testkit.WriteFiles(t, dir, map[string]string{
 		"answer": credentialV1(fakekube.Object{"token": "good"}),
-		"agent":  "#!/bin/sh\ncat " + question + " &\ncat " + dir + "/answer\n",
+		"agent":  "#!/bin/sh\n{ cat " + question + " >" + reply + "; :; } &\ncat " + dir + "/answer\n",
 	})
 	os.Chmod(dir+"/agent", 0o700)
 	agent := dir + "/agent"
@@ -102,11 +102,14 @@ func TestExecProgramMayLeaveAChildRunning(t *testing.T) {
 	testkit.WantError(t, "run", err, "")
 	testkit.WantEqual(t, "token", got.Token, "good")
 
-	// The pipe can be opened once the agent reads it. Then the agent ends.
-	asked := startTask(func() (struct{}, error) { return struct{}{}, os.WriteFile(question, nil, 0) })
+	// The agent answers and ends. One that has been killed may still be there for a moment, but does not answer.
+	asked := startTask(func() ([]byte, error) {
+		go os.WriteFile(question, []byte("ping"), 0)
+		return os.ReadFile(reply)
+	})
 	within, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := asked.wait(within); err != nil {
+	if err := asked.wait(within); err != nil || string(asked.value) != "ping" {
 		t.Error("the agent is not there any more")
 	}
 }
