@@ -308,13 +308,14 @@ func TestAbandonedExecProgramServesTheNextCaller(t *testing.T) {
 }
 
 func TestCloseEndsTheExecProgram(t *testing.T) {
-	cfg, started, _, runs := slowProgram(t)
+	cfg, started, carryOn, runs := slowProgram(t)
 	waiting := startTask(func() (*Credential, error) { return cfg.Credential(t.Context(), nil) })
 	text, _ := os.ReadFile(started)
 	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 	cfg.Close()
 	if err := syscall.Kill(pid, 0); err != syscall.ESRCH {
-		t.Errorf("the program, %d, is still there: %v", pid, err)
+		os.WriteFile(carryOn, nil, 0) // ends it
+		t.Fatalf("the program, %d, is still there: %v", pid, err)
 	}
 	waiting.wait(t.Context())
 	testkit.WantError(t, "the caller that waited", waiting.err, "the kubeconfig was closed")
