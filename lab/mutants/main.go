@@ -20,7 +20,7 @@
 //
 // A mutant may have several changes, each below its own `in`, and ends with an empty line. What is not Go is named by
 // its file: `file deploy/policy.yaml`. A line `package` is for all mutants below it. A name of another package follows
-// its directory, as in `noticed by deploy TestRights` or `in internal/api/kube Client.do`.
+// its directory, as in `noticed by deploy TestAlertsFireWhenTheyShould` or `in internal/api/kube Client.Do`.
 //
 // A mutant that its own test does not notice is tried with all tests, at the end. The exit code is 1 if a mutant fits
 // no longer, does not compile, or is noticed by no test, and if a test fails without any mutant.
@@ -37,7 +37,7 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := run(ctx, os.Args[1:], os.Stdout)
 	stop()
 	if err != nil {

@@ -107,6 +107,9 @@ func TestMutantThatDoesNotFitIsNamed(t *testing.T) {
 		{"lines of a file that is gone", begin + "file gone.yaml\n- a: b\n", "gone.yaml"},
 		{"new lines alone", begin + "in low\n+ more = 3\n", "write lines that low has exactly once"},
 		{"no change", begin, "p.txt:3: m: "},
+		{"the same lines again", begin + "in twice\n  return n\n", "p.txt:3: m: in twice, it changes nothing"},
+		{"a line that two changes have", begin + "in twice\n- n += low\n  if n > high {\nin twice\n- if n > high {\n",
+			"two of its changes have the same line"},
 		{"no test", "m: It is broken.\nin p low\n- low  = 1\n", "p.txt:1: m: "},
 		{"a test that is gone", "m: It is broken.\nnoticed by p TestGone/it grows\nin p low\n- low  = 1\n",
 			"p has no TestGone"},
@@ -205,7 +208,7 @@ func TestTestThatFailsWithoutAMutantIsAnError(t *testing.T) {
 	if err == nil {
 		t.Fatal("there was no error")
 	}
-	testkit.WantText(t, err.Error(), `the test "TestOne" of . does not pass`, "unsupported operation")
+	testkit.WantText(t, err.Error(), `p.txt:1: without a mutant, "TestOne" has not run`, "unsupported operation")
 }
 
 // The mutant lets its test connect to a listener, and then wait.

@@ -85,7 +85,7 @@ func (s source) where(n named) ([]span, error) {
 		return []span{{n.name, 0, math.MaxInt}}, nil
 	}
 	if s.declared[n] == nil {
-		return nil, fmt.Errorf("write what it is called now: %s has no %s", n.dir, n.name)
+		return nil, fmt.Errorf("%s has no %s: write its name and its package as they are now", n.dir, n.name)
 	}
 	return s.declared[n], nil
 }
@@ -107,7 +107,13 @@ func (s source) apply(m *mutant) error {
 	// The last one comes first, so that the places of the others stay what they are.
 	slices.SortFunc(m.edits, func(a, b edit) int { return b.at.first - a.at.first })
 	m.broken = map[string]string{}
-	for _, e := range m.edits {
+	for i, e := range m.edits {
+		if slices.Equal(e.without('+'), e.without('-')) {
+			return fmt.Errorf("in %s, it changes nothing: write lines with a minus or a plus", e.name)
+		}
+		if i > 0 && e.at.file == m.edits[i-1].at.file && e.at.end > m.edits[i-1].at.first {
+			return fmt.Errorf("two of its changes have the same line: %s", e.lines[len(e.lines)-1])
+		}
 		if _, isBroken := m.broken[e.at.file]; !isBroken {
 			text, err := fs.ReadFile(s, e.at.file)
 			if err != nil {

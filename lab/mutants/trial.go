@@ -111,9 +111,9 @@ func (t *trial) checkTests() {
 	}
 	onEach(t.copies, slices.Sorted(maps.Keys(tests)), func(dir, tested string) {
 		output, _ := t.test(dir, mutant{}, tested, "-v", "-timeout=9m", "-run="+pattern(tests[tested]...))
-		for _, test := range tests[tested] {
-			if !strings.Contains(output, "--- PASS: "+underscored(test.name)+" ") {
-				t.fail("without a mutant, the test %q of %s does not pass:\n%s", test.name, tested, output)
+		for _, m := range t.mutants {
+			if m.test.dir == tested && !strings.Contains(output, "--- PASS: "+underscored(m.test.name)+" ") {
+				t.fail("%s: without a mutant, %q has not run, or does not pass:\n%s", m.place, m.test.name, output)
 				return
 			}
 		}
@@ -149,15 +149,25 @@ func (t *trial) try(dir string, m mutant) {
 // and with all others.
 func (t *trial) tryAllTests(dir string, m mutant) {
 	for _, args := range [][]string{{m.test.dir}, {".", "-run=^TestSimulation$"}, {"..."}} {
-		output, err := t.test(dir, m, args[0], append(args[1:], "-timeout=9m")...)
+		args = append(args, "-timeout=9m")
+		output, err := t.test(dir, m, args[0], args[1:]...)
 		switch {
 		case t.ctx.Err() != nil:
 			return
-		case err != nil:
-			noticed := strings.TrimPrefix(failedTest.FindString(output), "--- FAIL: ")
-			fmt.Fprintf(t.out, "%s: %s is noticed by %s: name that\n", m.place, m.name, noticed)
+		case err == nil:
+			continue
+		case !testsFailed.MatchString(output):
+			t.fail("%s: %s does not compile: %w\n%s", m.place, m.name, err, output)
 			return
 		}
+		if sound, err := t.test(dir, mutant{}, args[0], args[1:]...); err != nil {
+			t.fail("%s: without a mutant, tests fail:\n%s", m.place, sound)
+			return
+		}
+		failed := failedTest.FindAllString(output, -1)
+		noticed := strings.TrimPrefix(failed[len(failed)-1], "--- FAIL: ")
+		fmt.Fprintf(t.out, "%s\n%s: %s is noticed by %s: name that\n", output, m.place, m.name, noticed)
+		return
 	}
 	t.fail("%s: no test notices %s: %s", m.place, m.name, m.why)
 }

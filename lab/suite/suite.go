@@ -9,7 +9,7 @@
 //	func firstListIsAwaited(t *testing.T, podcount Program) {
 //		Simulate(t, func(t *testing.T, f *fakekube.Server) {
 //			f.AddNode("cp", ControlPlane)
-//			f.AddPods(3)
+//			fixture.AddPods(f, 3)
 //			p := podcount.Start(t, f, "-interval", "1s") // runs until the test ends
 //			testkit.Pass(time.Minute)                    // lets virtual time pass
 //			WantLabel(t, f, "cp", TotalLabel, "3")
