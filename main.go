@@ -1630,7 +1630,7 @@ func (m *manager) prepare(c *Controller) {
 	})
 	c.pace = retry.NewBucket(m.options.QPS, m.options.Burst)
 	if m.options.DryRun {
-		c.pace = retry.Unlimited() // nothing is sent
+		c.pace = retry.NewUnlimitedBucket() // nothing is sent
 	}
 }
 

@@ -80,10 +80,10 @@ func checkLabel(item string) error {
 	if !hasValue {
 		return errors.New("write KEY=VALUE, or KEY= if the value is empty")
 	}
-	if err := objectmeta.CheckKey(key); err != nil {
+	if err := objectmeta.CheckLabelKey(key); err != nil {
 		return err
 	}
-	return objectmeta.CheckValue(value)
+	return objectmeta.CheckLabelValue(value)
 }
 
 // yaml formats the items, joined by commas.

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// CheckKey returns an error unless key is a valid label key: a name of 1 to 63 characters, optionally after a DNS name
-// and a slash.
+// CheckLabelKey returns an error unless key is a valid label key: a name of 1 to 63 characters, optionally after a DNS
+// name and a slash.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
-func CheckKey(key string) error {
+func CheckLabelKey(key string) error {
 	prefix, name, hasPrefix := strings.Cut(key, "/")
 	if !hasPrefix {
 		name = key
 	}
-	isNameValid := name != "" && CheckValue(name) == nil
+	isNameValid := name != "" && CheckLabelValue(name) == nil
 	isPrefixValid := !hasPrefix || CheckDNSName(prefix) == nil
 	if !isNameValid || !isPrefixValid {
 		return fmt.Errorf("label key %q must have 1 to 63 letters, digits, '-', '_' or '.', "+
@@ -22,9 +22,10 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// CheckValue returns an error unless a label may have this value. A value has at most 63 characters, and may be empty.
+// CheckLabelValue returns an error unless a label may have this value. A value has at most 63 characters, and may be
+// empty.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
-func CheckValue(value string) error {
+func CheckLabelValue(value string) error {
 	if value == "" {
 		return nil
 	}

@@ -17,7 +17,7 @@ func TestKeysValuesAndNamesAreChecked(t *testing.T) {
 	longestName := strings.Repeat("abcdefg.", 31) + "abcde"
 	for name, c := range map[string]check{
 		"key": {
-			CheckKey, "label key ",
+			CheckLabelKey, "label key ",
 			[]string{"a", "A-b_c.9", letters(63), "x.io/a", longestName + "/" + letters(63)},
 			[]string{
 				"", "/", "/a", "a/", "a/b/c", letters(64), longestName + "f/a", "X.io/a", "x_y/a",
@@ -25,7 +25,7 @@ func TestKeysValuesAndNamesAreChecked(t *testing.T) {
 			},
 		},
 		"value": {
-			CheckValue, "label value ",
+			CheckLabelValue, "label value ",
 			[]string{"", "a", "0", "A-b_c.9", letters(63)},
 			[]string{letters(64), "-", "-a", "a_", ".a", "a/b", "ä", " ", "a\n"},
 		},

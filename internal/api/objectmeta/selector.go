@@ -31,8 +31,8 @@ func ParseSelector(text string) (Selector, error) {
 	return s, nil
 }
 
-// HasKey returns a selector for labels that have this key, with any value. It does not check the key.
-func HasKey(key string) Selector {
+// SelectorForKey returns a selector for labels that have this key, with any value. It does not check the key.
+func SelectorForKey(key string) Selector {
 	return Selector{{key: key, operator: exists}}
 }
 
@@ -122,10 +122,10 @@ func splitRequirements(text string) (parts []string) {
 func parseRequirement(text string) (requirement, error) {
 	if key, isNegated := strings.CutPrefix(text, "!"); isNegated {
 		key = strings.Trim(key, blanks)
-		return requirement{key: key, operator: doesNotExist}, CheckKey(key)
+		return requirement{key: key, operator: doesNotExist}, CheckLabelKey(key)
 	}
 	key, rest := cutKey(text)
-	if err := CheckKey(key); err != nil {
+	if err := CheckLabelKey(key); err != nil {
 		return requirement{}, err
 	}
 	if rest == "" {
@@ -139,7 +139,7 @@ func parseRequirement(text string) (requirement, error) {
 }
 
 // cutKey splits a requirement into its key and the rest: the symbol and the value. Without a symbol, or with nothing
-// before it, the whole text is the key. CheckKey refuses it if it is none.
+// before it, the whole text is the key. CheckLabelKey refuses it if it is none.
 func cutKey(text string) (key, rest string) {
 	end := strings.IndexAny(text, blanks+"=!<>(")
 	if end <= 0 {
@@ -169,9 +169,9 @@ func cutSymbol(text string) (symbol, value string, err error) {
 func newRequirement(key, symbol, value string) (requirement, error) {
 	switch symbol {
 	case "=", "==":
-		return requirement{key: key, operator: in, values: []string{value}}, CheckValue(value)
+		return requirement{key: key, operator: in, values: []string{value}}, CheckLabelValue(value)
 	case "!=":
-		return requirement{key: key, operator: notIn, values: []string{value}}, CheckValue(value)
+		return requirement{key: key, operator: notIn, values: []string{value}}, CheckLabelValue(value)
 	case "in", "notin":
 		return newSetRequirement(key, symbol, value)
 	case ">":
@@ -196,7 +196,7 @@ func newSetRequirement(key, symbol, value string) (requirement, error) {
 	}
 	for v := range strings.SplitSeq(list, ",") {
 		v = strings.Trim(v, blanks)
-		if err := CheckValue(v); err != nil {
+		if err := CheckLabelValue(v); err != nil {
 			return requirement{}, err
 		}
 		r.values = append(r.values, v)
@@ -207,7 +207,7 @@ func newSetRequirement(key, symbol, value string) (requirement, error) {
 // parseBound reads the number after > or <. Like the value of a label, it must not begin with + or -.
 func parseBound(symbol, value string) (int64, error) {
 	bound, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || CheckValue(value) != nil {
+	if err != nil || CheckLabelValue(value) != nil {
 		return 0, fmt.Errorf("%s needs a whole number without a sign, not %q", symbol, value)
 	}
 	return bound, nil

@@ -107,8 +107,8 @@ func TestSelectorListsItsKeys(t *testing.T) {
 	}
 }
 
-func TestHasKeyMatchesWhateverTheValue(t *testing.T) {
-	s := HasKey("a")
+func TestSelectorForKeyMatchesWhateverTheValue(t *testing.T) {
+	s := SelectorForKey("a")
 	for _, row := range []struct {
 		set  map[string]string
 		want bool

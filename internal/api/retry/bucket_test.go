@@ -63,6 +63,6 @@ func TestWaitWithATinyRateDoesNotOverflow(t *testing.T) {
 
 func TestUnlimitedBucketNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		testkit.WantEqual(t, "time to wait for 100,000 tokens", waitFor(t, Unlimited(), 100000), 0)
+		testkit.WantEqual(t, "time to wait for 100,000 tokens", waitFor(t, NewUnlimitedBucket(), 100000), 0)
 	})
 }

@@ -150,7 +150,7 @@ func (c *commandLine) checkLabels() error {
 
 // checkLabel checks the key of a label that podcount would write.
 func (c *commandLine) checkLabel(flag, key string) error {
-	if err := objectmeta.CheckKey(key); err != nil {
+	if err := objectmeta.CheckLabelKey(key); err != nil {
 		return fmt.Errorf("%s: %w", flag, err)
 	}
 	// A new value of the label could change which nodes are selected.

@@ -17,8 +17,8 @@ type NodeChoice struct {
 func controlPlaneNodes() NodeChoice {
 	return NodeChoice{
 		selectors: []objectmeta.Selector{
-			objectmeta.HasKey("node-role.kubernetes.io/control-plane"),
-			objectmeta.HasKey("node-role.kubernetes.io/master"),
+			objectmeta.SelectorForKey("node-role.kubernetes.io/control-plane"),
+			objectmeta.SelectorForKey("node-role.kubernetes.io/master"),
 		},
 		isDefault: true,
 	}
