@@ -57,7 +57,7 @@ func (s *Server) Serve(kinds ...Kind) {
 		added := described.served()
 		problem := cmp.Or(added.problem(), added.conflictWith(s.kinds))
 		if problem != "" {
-			panic(fmt.Sprintf("the fake cannot serve %+v: %s", described, problem))
+			panic(fmt.Sprintf("Serve: %s, in %+v", problem, described))
 		}
 		i := slices.IndexFunc(s.kinds, kind.isCustom)
 		if i < 0 {

@@ -223,7 +223,7 @@ func TestAddedKindGoesWithItsNamespace(t *testing.T) {
 func TestDefinitionCannotReplaceAnAddedKind(t *testing.T) {
 	f := New()
 	f.Serve(Kind{Group: "a.io", Resource: "widgets", Kind: "Widget"})
-	f.PutJSON(definitions, definition("a.io", "widgets", "Widget", onlyV1))
+	wantAnswer(t, f, "POST "+crdPath, definition("a.io", "widgets", "Widget", onlyV1), 201, "")
 	wantAnswer(t, f, "POST /apis/a.io/v1/namespaces/default/widgets", `{"metadata":{"name":"w"}}`, 201, "")
 	f.Remove(definitions, Key{Name: "widgets.a.io"})
 	wantAnswer(t, f, "GET /apis/a.io/v1/namespaces/default/widgets/w", "", 200, `"kind":"Widget"`)
@@ -252,4 +252,25 @@ func TestKindThatCannotBeServedIsNamed(t *testing.T) {
 	}
 	f.Serve(services)
 	wantPanic(t, "it serves the services Service of v1 already", func() { f.Serve(services) })
+}
+
+func TestPutRefusesWhatNoClientCouldFind(t *testing.T) {
+	const names = `"names":{"plural":"widgets","kind":"Widget"}`
+	definition := func(spec string) string { return `{"metadata":{"name":"widgets.a.io"},"spec":{` + spec + `}}` }
+	for _, c := range []struct{ resource, object, want string }{
+		{"pods", `{"metadata":{"name":"a"}}`, `pods "a" needs a namespace`},
+		{"nodes", `{"metadata":{"namespace":"default","name":"a"}}`, `nodes "a" has the namespace "default", but nodes are in none`},
+		{"pods", "a: b", "PutJSON of pods: this is no object in JSON"},
+		{definitions, definition(names), "spec.group, spec.names.plural or spec.names.kind is missing"},
+		{definitions, definition(`"group":"a.io",` + names), "spec.scope is missing: Namespaced or Cluster"},
+		{definitions, definition(`"group":"a.io","scope":"Cluster",` + names), "spec.versions has none with storage: true"},
+		{
+			definitions, definition(`"group":"b.io","scope":"Cluster","versions":[{"name":"v1","storage":true}],` + names),
+			"the fake serves widgets.b.io already",
+		},
+	} {
+		f := New()
+		f.Serve(Kind{Group: "b.io", Resource: "widgets", Kind: "Widget"})
+		wantPanic(t, c.want, func() { f.PutJSON(c.resource, c.object) })
+	}
 }

@@ -42,9 +42,11 @@ func NewAuthority(name string) *Authority {
 }
 
 // Issue returns a new certificate with this name, and its key, in PEM. It suits clients, and servers at 127.0.0.1 and
-// localhost. change may modify the certificate before it is signed, or be nil: the groups of a client are the
-// Organization of its Subject, and members of system:masters may do everything. Issue panics if the name is the CA's,
-// or if change has made the certificate invalid.
+// localhost.
+//
+// change may modify the certificate before it is signed, or be nil. Its DNSNames are more names of a server, such as
+// "fake". The Organization of its Subject is the groups of a client, and members of system:masters may do everything.
+// Issue panics if the name is the CA's, or if change has made the certificate invalid.
 func (ca *Authority) Issue(name string, change func(*x509.Certificate)) (certPEM, keyPEM []byte) {
 	certPEM, keyPEM, err := ca.issue(name, change)
 	if err != nil {

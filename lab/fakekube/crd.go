@@ -24,6 +24,24 @@ func (k kind) dropsStatus() bool {
 	return !keepsAll && objectIn(schema, "properties", "status") == nil
 }
 
+// definitionProblemLocked says why a definition makes no kind. It returns "" if it makes one.
+func (s *Server) definitionProblemLocked(crd Object) string {
+	spec := objectIn(crd, "spec")
+	defined := kind{group: TextIn(spec, "group"), resource: TextIn(spec, "names", "plural")}
+	isBuiltIn := func(k kind) bool { return !k.isCustom() && k.qualified() == defined.qualified() }
+	switch {
+	case defined.group == "" || defined.resource == "" || TextIn(spec, "names", "kind") == "":
+		return "spec.group, spec.names.plural or spec.names.kind is missing"
+	case TextIn(spec, "scope") == "":
+		return "spec.scope is missing: Namespaced or Cluster"
+	case storageVersion(crd) == "":
+		return "spec.versions has none with storage: true and a name"
+	case slices.ContainsFunc(s.kinds, isBuiltIn):
+		return "the fake serves " + defined.qualified() + " already, perhaps by Serve"
+	}
+	return ""
+}
+
 // establishedLocked returns a definition with its final status: established, or with the names that conflict.
 func (s *Server) establishedLocked(crd Object) Object {
 	crd = Clone(crd)

@@ -14,7 +14,8 @@
 //		fake.Await(t, "the label", func() bool { return isChecked(fake, "worker") })
 //	}
 //
-// A function takes a TB only if it can fail the test. A call that makes no sense panics.
+// A function takes a TB only if it can fail the test. A call that can do nothing, such as a Put of an unknown resource,
+// panics; a question about what is not there is answered with nil.
 //
 // # Serving
 //

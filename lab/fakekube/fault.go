@@ -158,15 +158,18 @@ type Injection struct {
 //
 // When the test ends or Lift is called, the test fails if the fault was met fewer than Times times or not at all, or if
 // the last answer was too short for its Cut, CutFrame or Hang. It does not fail if LiftFaults or Heal have removed the
-// fault, or if it has failed already. Inject panics if the fault is invalid.
+// fault, or if it has failed already. It fails at once if the fault is invalid.
 func (s *Server) Inject(t TB, ft Fault) *Injection {
 	t.Helper()
+	if problem := ft.problem(); problem != "" {
+		t.Fatalf("the fault %q: %s", ft, problem)
+	}
 	in := s.inject(t, ft)
 	t.Cleanup(in.check)
 	return in
 }
 
-// InjectUnchecked is Inject for a fault that need not be met.
+// InjectUnchecked is Inject for a fault that need not be met. It panics if the fault is invalid.
 func (s *Server) InjectUnchecked(ft Fault) *Injection { return s.inject(nil, ft) }
 
 func (s *Server) inject(t TB, ft Fault) *Injection {
@@ -270,13 +273,13 @@ func (in *Injection) shortfallLocked() string {
 	return ""
 }
 
-// requestsSinceLocked describes the requests that came after the injection.
+// requestsSinceLocked describes the requests that came after the injection. It shows their hosts if the fault has one.
 func (in *Injection) requestsSinceLocked() string {
 	const most = 20
 	var routes []string
 	count := map[string]int{}
 	for _, q := range in.server.requests[in.firstRequest:] {
-		text := q.scriptWords()
+		text := q.scriptWords(in.fault.On.Host != "")
 		if count[text] == 0 {
 			routes = append(routes, text)
 		}
@@ -297,9 +300,13 @@ func (in *Injection) requestsSinceLocked() string {
 }
 
 // scriptWords returns the request in the text form of Script, without its token.
-func (q Request) scriptWords() string {
+func (q Request) scriptWords(withHost bool) string {
 	resource := cmp.Or(q.fullResource(), q.Path)
-	return Requests{Verb: q.Verb, Resource: resource, Namespace: q.Namespace, Name: q.Name, User: q.User}.String()
+	words := Requests{Verb: q.Verb, Resource: resource, Namespace: q.Namespace, Name: q.Name, User: q.User}
+	if withHost {
+		words.Host = q.Host
+	}
+	return words.String()
 }
 
 // matchLocked reports whether a request meets the fault, and counts it.

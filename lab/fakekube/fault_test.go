@@ -63,6 +63,21 @@ func TestUnmetLiftedFaultFailsTheTestOnce(t *testing.T) {
 	wantNumber(t, "errors", len(v.errors), 1)
 }
 
+func TestUnmetFaultOfAHostIsReportedWithTheHosts(t *testing.T) {
+	f := New()
+	v := &fakeTB{TB: t}
+	f.Script(v, "list pods at a:80: refuse 503")
+	ask(t, f, "GET", "http://a/api/v1/pods", "")
+	v.finish()
+	wantText(t, strings.Join(v.errors, "\n"), `there came "list pods at a" once`)
+}
+
+func TestInvalidFaultFailsTheTest(t *testing.T) {
+	v := &fakeTB{TB: t}
+	wantPanic(t, "the test has ended", func() { New().Inject(v, Fault{Do: Refuse{Code: 200}}) })
+	wantText(t, strings.Join(v.errors, "\n"), `the fault "*: refuse 200": `)
+}
+
 func TestUnmetFaultIsReportedWithTheRequests(t *testing.T) {
 	f := New()
 	v := &fakeTB{TB: t}
@@ -104,6 +119,10 @@ func TestRequestsMatchByAllFields(t *testing.T) {
 		{Requests{Resource: "nodes|pods"}, patch, true},
 		{Requests{Resource: "/version"}, "GET /version", true},
 		{Requests{Resource: "/api/v1/*"}, patch, true},
+		{Requests{Resource: "leases.coordination.k8s.io"}, "GET /apis/coordination.k8s.io/v1/leases", true},
+		{Requests{Resource: "leases.k8s.io"}, "GET /apis/coordination.k8s.io/v1/leases", false},
+		{Requests{Resource: "widgets.a.io/status"}, "GET /apis/a.io/v1/namespaces/n/widgets/w/status", true},
+		{Requests{Resource: "widgets.a.io"}, "GET /apis/a.io/v1/namespaces/n/widgets/w/status", false},
 		{Requests{Namespace: "kube-system"}, patch, false},
 		{Requests{Namespace: "default", Name: "web-*"}, patch, true},
 		{Requests{Name: "web"}, patch, false},

@@ -187,6 +187,9 @@ func (s *Server) servedKinds() []kind {
 // kindLocked finds a kind by its plural ("leases") or by its plural and group ("leases.coordination.k8s.io"), which
 // tells apart groups that share a plural. If several versions are served, it returns the preferred one.
 func (s *Server) kindLocked(resource string) (k kind, isServed bool) {
+	if s.kinds == nil {
+		panic("this Server is its zero value: make it by New")
+	}
 	i := slices.IndexFunc(s.kinds, func(k kind) bool { return k.resource == resource })
 	if i < 0 {
 		i = slices.IndexFunc(s.kinds, func(k kind) bool { return k.qualified() == resource })

@@ -5,9 +5,10 @@ import (
 	"fmt"
 )
 
-// Kubeconfig returns a kubeconfig for a server's URL and its CA in PEM. user holds the lines of YAML below "user:",
-// such as "token: secret"; all but the first must be indented by 4 spaces. The current context is "fake".
-func Kubeconfig(server string, ca []byte, user string) string {
+// Kubeconfig returns a kubeconfig for a server's URL and its CA in PEM, with YAML for the credentials: userYAML holds the
+// lines below "user:", such as "token: secret"; all but the first must be indented by 4 spaces. The current context is
+// "fake".
+func Kubeconfig(server string, ca []byte, userYAML string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Config
 clusters:
@@ -23,5 +24,5 @@ contexts:
 - name: fake
   context: {cluster: fake, user: me}
 current-context: fake
-`, server, base64.StdEncoding.EncodeToString(ca), user)
+`, server, base64.StdEncoding.EncodeToString(ca), userYAML)
 }

@@ -27,7 +27,7 @@ type Request struct {
 	HTTP2 bool      // HTTP/2 rather than HTTP/1.1
 	At    time.Time // when the whole body had arrived; in virtual time within a bubble
 
-	// Host is the address by which the client called the server. Tests use it to tell replicas apart.
+	// Host is the host by which the client called the server, as in its URL. Tests use it to tell replicas apart.
 	Host string
 
 	Route
@@ -144,7 +144,7 @@ func (s *Server) nextRequestOrChange() <-chan struct{} {
 	return s.activity
 }
 
-// Await waits until cond holds, and fails the test if it does not within 20 s of real time. It checks cond after each
+// Await waits until cond holds, and fails the test if it does not within 20 s, which are virtual in a bubble. It checks cond after each
 // request and change, and also every 50 ms, because a controller may act without contacting the server. It must be
 // called on the test's own goroutine.
 func (s *Server) Await(t TB, condition string, cond func() bool) {

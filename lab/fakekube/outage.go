@@ -28,17 +28,18 @@ func (s *Server) LoseEvents(n int) {
 	s.eventsToLose = n
 }
 
-// CutOff breaks the requests of clients that call the server by this HOST:PORT, until reconnect is called. Both also
-// break all running watches, of all clients.
+// CutOff breaks the requests of clients that call the server by this host, which is that of their URL, with the port
+// only if the URL has one. The host is back when reconnect was called for each of its CutOffs. Both also break all
+// running watches, of all clients: a Network for each client, and its Kill, disturb only that one.
 func (s *Server) CutOff(host string) (reconnect func()) {
-	setCutOff := func(isCutOff bool) {
+	addCutOff := func(n int) {
 		s.mu.Lock()
-		s.isCutOff[host] = isCutOff
+		s.cutOffs[host] += n
 		s.mu.Unlock()
 		s.BreakWatches()
 	}
-	setCutOff(true)
-	return func() { setCutOff(false) }
+	addCutOff(+1)
+	return sync.OnceFunc(func() { addCutOff(-1) })
 }
 
 // Lag breaks all watches once. From then on, the watches that on selects reach an API server that lags behind by a

@@ -83,6 +83,21 @@ func TestCutOffHostBreaksAndRecovers(t *testing.T) {
 	wantNumber(t, "requests", len(f.Received(Requests{Verb: "list", Resource: "pods"})), 3)
 }
 
+func TestEachUndoUndoesOnlyItsOwnCall(t *testing.T) {
+	f := New()
+	reconnect, permit := f.CutOff("a"), f.Forbid("list pods")
+	reconnectLast, permitLast := f.CutOff("a"), f.Forbid("list pods")
+	for range 2 { // the second time does nothing
+		reconnect()
+		permit()
+	}
+	wantAnswer(t, f, "GET http://a/version", "", 0, "")
+	wantAnswer(t, f, "GET http://b/api/v1/pods", "", 403, "Forbidden")
+	reconnectLast()
+	permitLast()
+	wantAnswer(t, f, "GET http://a/api/v1/pods", "", 200, "PodList")
+}
+
 func TestLaggingServerIsSilentUntilItCatchesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := New()

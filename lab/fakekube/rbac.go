@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // attributes describe an action for authorization by RBAC.
@@ -66,7 +67,7 @@ type rule struct {
 func (s *Server) authorize(u userInfo, a attributes) (allowed bool, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.isForbidden[a.verb+" "+a.fullResource()] {
+	if s.forbids[a.verb+" "+a.fullResource()] > 0 {
 		return false, ""
 	}
 	if slices.Contains(u.Groups, masters) {
@@ -300,15 +301,15 @@ func forbiddenMessage(user string, a attributes) string {
 		named, user, a.verb, a.fullResource(), a.group, scope)
 }
 
-// Forbid answers an action of anyone with a 403 until permit is called. action is a verb and a resource, such as "patch
-// nodes" or "patch pods/status".
+// Forbid answers an action of anyone with a 403 until permit is called, for each Forbid of that action. action is a verb
+// and a resource, such as "patch nodes" or "patch pods/status".
 func (s *Server) Forbid(action string) (permit func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.isForbidden[action] = true
-	return func() {
+	s.forbids[action]++
+	return sync.OnceFunc(func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(s.isForbidden, action)
-	}
+		s.forbids[action]--
+	})
 }

@@ -15,7 +15,8 @@ type Requests struct {
 	Verb string
 
 	// Resource is the plural name, with the subresource as in RBAC: "pods/status" is only the status, and "pods"
-	// is only the object. If it begins with a slash, it is the path of the request, such as "/version".
+	// is only the object. The group may stand behind the plural: "widgets.example.com/status". If it begins with a
+	// slash, it is the path of the request, such as "/version".
 	Resource string
 
 	Namespace string
@@ -24,7 +25,7 @@ type Requests struct {
 	// User is the name of the user or the bearer token.
 	User string
 
-	// Host is the HOST:PORT by which the client calls the server.
+	// Host is the host by which the client calls the server, as in its URL: with the port only if the URL has one.
 	Host string
 
 	// If, if set, must also return true. It is called with the fake locked and must not call it. It has no text form.
@@ -39,12 +40,18 @@ const verbs = "list|watch|get|write|head|options|post|put|" + writingVerbs
 
 // matches reports whether a request is selected.
 func (r Requests) matches(q Request) bool {
-	resource := q.fullResource()
-	if strings.HasPrefix(r.Resource, "/") {
-		resource = q.Path
-	}
 	hasName := matchesField(r.Namespace, q.Namespace) && matchesField(r.Name, q.Name)
-	return matchesField(r.Resource, resource) && hasName && r.matchesSender(q)
+	return r.matchesResource(q) && hasName && r.matchesSender(q)
+}
+
+// matchesResource matches only the resource, which may be named with its group.
+func (r Requests) matchesResource(q Request) bool {
+	if strings.HasPrefix(r.Resource, "/") {
+		return matchesField(r.Resource, q.Path)
+	}
+	qualified := q.Route
+	qualified.Resource += "." + q.Group
+	return matchesField(r.Resource, q.fullResource()) || matchesField(r.Resource, qualified.fullResource())
 }
 
 // matchesSender matches only the verb, the user, the host and If, not the object of the request.

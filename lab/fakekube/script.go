@@ -266,7 +266,7 @@ func (p *scriptParser) requests() Requests {
 		r.User = p.word("a user")
 	}
 	if p.accept("at") {
-		r.Host = p.word("a HOST:PORT")
+		r.Host = p.word("a HOST as in the URL")
 	}
 	if !p.tokens[0].isEnd {
 		p.fail("%s: after the verb come the resource, the name, in NAMESPACE, by USER and at HOST, in this order",

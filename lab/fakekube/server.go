@@ -45,7 +45,7 @@ type Server struct {
 	// wrong credential is refused.
 	requiresCredential bool
 	tokens             map[string]credential
-	isForbidden        map[string]bool // by verb and resource, such as "patch nodes"
+	forbids            map[string]int // how often, by verb and resource, such as "patch nodes"
 
 	latestVersion int    // resourceVersion of the newest change
 	kinds         []kind // served kinds; the slice is replaced, never modified
@@ -67,8 +67,8 @@ type Server struct {
 
 	seats      *seats // applies to requests that arrive now; nil if the server has no limit
 	injections []*Injection
-	isCutOff   map[string]bool // by host: requests to it are broken off
-	mutations  []*mutation     // of Mutate, the oldest first
+	cutOffs    map[string]int // how often each host is cut off: requests to it are broken off then
+	mutations  []*mutation    // of Mutate, the oldest first
 }
 
 // New returns a fake that contains only the namespaces default and kube-system, and lets everyone do everything. The
@@ -76,7 +76,7 @@ type Server struct {
 func New() *Server {
 	s := &Server{
 		Bookmarks:     time.Minute,
-		isForbidden:   map[string]bool{},
+		forbids:       map[string]int{},
 		tokens:        map[string]credential{},
 		latestVersion: 200,
 		kinds:         builtIn,
@@ -85,7 +85,7 @@ func New() *Server {
 		changed:       make(chan struct{}),
 		watchEnd:      &watchEnding{done: make(chan struct{})},
 		healed:        make(chan struct{}),
-		isCutOff:      map[string]bool{},
+		cutOffs:       map[string]int{},
 	}
 	for _, name := range []string{"default", "kube-system"} {
 		s.Put("namespaces", Object{
@@ -155,7 +155,7 @@ func (s *Server) recordRequest(info Request) (arrival arrivalState, canReach boo
 	s.requests = append(s.requests, info)
 	s.signalActivityLocked()
 	arrival = arrivalState{watchEnd: s.watchEnd, kinds: s.kinds, lag: s.lag, seats: s.seats, healed: s.healed}
-	return arrival, !s.isCutOff[info.Host]
+	return arrival, s.cutOffs[info.Host] == 0
 }
 
 // request is a request that is being served. Only the goroutine that serves it may use it.

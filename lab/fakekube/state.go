@@ -1,6 +1,7 @@
 package fakekube
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -41,21 +42,30 @@ func (c Change) Key() Key {
 }
 
 // Put stores a copy of an object, replacing the one of the same name if there is one. It returns the object as
-// stored, with a resourceVersion, a uid and a creationTimestamp. Put checks nothing: neither permissions nor names
-// nor policies. A CustomResourceDefinition is established at once, and its kind is served. Put panics if the resource
-// is unknown or the object has no metadata.
+// stored, with a resourceVersion, a uid and a creationTimestamp. Put checks neither permissions nor names nor policies.
+// A CustomResourceDefinition is established at once, and its kind is served.
+//
+// Put panics if the resource is unknown, if the object has no metadata, or lacks the namespace that it needs or has one
+// that it cannot have, and if a CustomResourceDefinition lacks what makes a kind of it.
 func (s *Server) Put(resource string, o Object) Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if k, _ := s.kindLocked(resource); k.isDefinition() {
+		if problem := s.definitionProblemLocked(o); problem != "" {
+			panic(fmt.Sprintf("the CustomResourceDefinition %q: %s", KeyOf(o).Name, problem))
+		}
 		o = s.establishedLocked(o)
 	}
 	return s.putLocked(resource, o)
 }
 
-// PutJSON is Put for an object in JSON. It panics if the text is not valid JSON.
+// PutJSON is Put for an object in JSON. It panics if the text is not an object in JSON.
 func (s *Server) PutJSON(resource, text string) {
-	s.Put(resource, parsed(text).(Object))
+	var o Object
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		panic(fmt.Sprintf("PutJSON of %s: this is no object in JSON: %v: %s", resource, err, text))
+	}
+	s.Put(resource, o)
 }
 
 // Edit changes an object, like a patch of another client. change gets a copy of it, and may change anything but its
@@ -83,7 +93,13 @@ func (s *Server) putLocked(resource string, o Object) Object {
 		panic("the fake has no " + resource + ": Serve its kind, or Put its CustomResourceDefinition, first")
 	}
 	if MetaOf(o) == nil {
-		panic("an object of " + resource + " needs metadata")
+		panic("an object of " + resource + " needs metadata, which is an Object")
+	}
+	switch key := KeyOf(o); {
+	case k.isNamespaced && key.Namespace == "":
+		panic(fmt.Sprintf("%s %q needs a namespace", resource, key.Name))
+	case !k.isNamespaced && key.Namespace != "":
+		panic(fmt.Sprintf("%s %q has the namespace %q, but %[1]s are in none", resource, key.Name, key.Namespace))
 	}
 	o = Clone(o)
 	s.setSystemMetadataLocked(k, s.objects[k.qualified()][KeyOf(o)], o)
@@ -233,14 +249,14 @@ func (s *Server) removeLocked(resource string, key Key) Object {
 	return old
 }
 
-// Get returns an object as stored, or nil if there is none.
+// Get returns an object as stored, or nil if there is none, also because the resource is unknown.
 func (s *Server) Get(resource string, k Key) Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.objectsLocked(resource)[k]
 }
 
-// All returns the objects of a resource in no particular order.
+// All returns the objects of a resource in no particular order. An unknown resource has none.
 func (s *Server) All(resource string) []Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -272,7 +288,8 @@ func (s *Server) Compact() {
 
 // Snapshot saves all objects. The returned function restores them as if etcd were restored from a backup: the API
 // servers restart, so watches break and the history is gone. Versions assigned since the snapshot are assigned a
-// second time.
+// second time. A client that watches from such a version, which is in the future then, gets no event until the server
+// has passed it.
 func (s *Server) Snapshot() (restore func()) {
 	turnBack := s.Checkpoint()
 	return func() {

@@ -222,8 +222,8 @@ func (c *cluster) endOutage(disturbance int) {
 func (c *cluster) goAwayLocked() {
 	if c.reconnect == nil {
 		fmt.Fprintln(c.out, "playground: the server is gone")
+		c.reconnect = c.fake.CutOff(c.host)
 	}
-	c.reconnect = c.fake.CutOff(c.host)
 	c.disturbances++
 }
 
