@@ -11,11 +11,12 @@
 // it if it is wrong; the server's answer goes into the cache. A key whose Reconcile fails is tried again after a
 // backoff. At each interval, a controller may add keys to look at again. No controller works before its caches have
 // complete lists, because half a list would give wrong numbers. With -leader-elect, only the replica that leads works.
-// Events, about what was written and about new pods, are posted by internal/api/events, and no reconcile waits for them.
+// Events, about what was written and about new pods, are posted by internal/api/events, and no reconcile waits for
+// them.
 //
 // A cache is a Reflector with its Store. docs/tour.md follows one pod through these files, and docs/internals.md
-// describes the packages in internal/ that they use: internal/api/kube sends the requests, and internal/api/kubeconfig finds
-// the cluster and the credential.
+// describes the packages in internal/ that they use: internal/api/kube sends the requests, and internal/api/kubeconfig
+// finds the cluster and the credential.
 //
 // The calls are main → run → connectAndRun → manager.run → runControllers, which starts two chains:
 //

@@ -227,8 +227,8 @@ func (q *Queue[K]) State() (state QueueState) {
 	return state
 }
 
-// insertFailing inserts an item among those that fail for longest, of which it keeps maxFailingKeys. To sort all of them
-// would take long, and the workers would wait meanwhile.
+// insertFailing inserts an item among those that fail for longest, of which it keeps maxFailingKeys. To sort all of
+// them would take long, and the workers would wait meanwhile.
 func insertFailing[K comparable](oldest []*queueItem[K], item *queueItem[K]) []*queueItem[K] {
 	isAfter := func(i int) bool { return item.failing.since.Before(oldest[i].failing.since) }
 	place := sort.Search(len(oldest), isAfter)

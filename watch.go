@@ -495,8 +495,8 @@ func (r *Reflector[T]) recordFailure(problem string, err error) (wait time.Durat
 	return wait
 }
 
-// waitAfterFailure adds a failure to those that follow one another. It returns how long to wait before the next request:
-// as long as the server asks, but at least for the backoff.
+// waitAfterFailure adds a failure to those that follow one another. It returns how long to wait before the next
+// request: as long as the server asks, but at least for the backoff.
 func waitAfterFailure(streak *retry.Streak, err error) (wait time.Duration) {
 	backoff := retry.Backoff(streak.Add(backoffResetAfter), initialBackoff, maxBackoff)
 	return max(backoff, kube.RetryAfter(err))
@@ -934,8 +934,8 @@ func (r *Reflector[T]) newWatchRequest(timeout int) kube.Request {
 	return request
 }
 
-// haveVersionsGoneBack reports whether the server's newest version is older than one that it named before. Then etcd was
-// restored from a backup, and a relist is urgent: soon the server will use the same versions again for other
+// haveVersionsGoneBack reports whether the server's newest version is older than one that it named before. Then etcd
+// was restored from a backup, and a relist is urgent: soon the server will use the same versions again for other
 // changes. If the server has used them already, this finds nothing, and only an audit can.
 //
 // If the server does not answer, suspectsRestore stays set, and the next watch asks again. The same happens while

@@ -56,7 +56,8 @@ func filesOfTree(t *testing.T) (names []string) {
 	return names
 }
 
-// declarations are the names that the checkout's Go code declares. Types of the same name in different packages are one.
+// declarations are the names that the checkout's Go code declares. Types of the same name in different packages are
+// one.
 type declarations struct {
 	packages map[string]bool            // the names of packages
 	types    map[string]bool            // the names of types
@@ -178,8 +179,8 @@ func nameOfType(expression ast.Expr) string {
 	return ""
 }
 
-// member reports whether a type has a method or field, of its own or from a type that it embeds, or a package has a name.
-// It also returns the type of a field.
+// member reports whether a type has a method or field, of its own or from a type that it embeds, or a package has a
+// name. It also returns the type of a field.
 func (d *declarations) member(owner, name string) (typeName string, isKnown bool) {
 	typeName, isKnown = d.members[owner+"."+name]
 	if isKnown {

@@ -47,8 +47,8 @@ var allPlatforms = []platform{
 	{"windows", "arm64"},
 }
 
-// parsePlatforms returns the platforms in a list such as linux/amd64,darwin/arm64. They must be some of allPlatforms, at
-// least one of them for Linux, because the image is for Linux.
+// parsePlatforms returns the platforms in a list such as linux/amd64,darwin/arm64. They must be some of allPlatforms,
+// at least one of them for Linux, because the image is for Linux.
 func parsePlatforms(list string) ([]platform, error) {
 	if list == "" {
 		return allPlatforms, nil
@@ -104,8 +104,8 @@ var buildSettings = []string{
 	"GO_EXTLINK_ENABLED=",
 }
 
-// buildFlags are the flags of go build, besides -ldflags. They keep this machine's paths out of the binary, and what the
-// go command would ask git.
+// buildFlags are the flags of go build, besides -ldflags. They keep this machine's paths out of the binary, and what
+// the go command would ask git.
 var buildFlags = []string{"-trimpath", "-buildvcs=false", "-pgo=off"}
 
 // linkerFlags returns the value of -ldflags. -s and -w leave out what only debuggers need. Functions begin at multiples
@@ -245,8 +245,8 @@ func (c *compiler) compile(ctx context.Context, p platform, output string) error
 	return nil
 }
 
-// runUntil runs a command, and interrupts it at the end of ctx. An interrupt lets the command stop its own processes and
-// remove its files, which a kill would not.
+// runUntil runs a command, and interrupts it at the end of ctx. An interrupt lets the command stop its own processes
+// and remove its files, which a kill would not.
 func runUntil(ctx context.Context, command *exec.Cmd) error {
 	if err := command.Start(); err != nil {
 		return err

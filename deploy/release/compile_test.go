@@ -55,7 +55,8 @@ func smallProgram(t *testing.T, version string) tree {
 	return tree{version: version, commit: testCommit, time: time.Unix(1700000000, 0), dir: folderWith(t,
 		"LICENSE", "", "Makefile", "", "README.md", "", "deploy/Dockerfile", "", stampName, "",
 		"go.mod", "module podcount\n\ngo 1.25\n",
-		"main.go", "package main\n\nimport \"podcount/internal/run/process\"\n\nfunc main() { println(len(process.Source)) }\n",
+		"main.go", "package main\n\nimport \"podcount/internal/run/process\"\n\n"+
+			"func main() { println(len(process.Source)) }\n",
 		"internal/run/process/build.go",
 		"package process\n\nimport _ \"embed\"\n\n//go:embed source.tar.gz\nvar Source string\n",
 		"internal/run/process/source.tar.gz", "",

@@ -17,7 +17,8 @@ import (
 
 // isRelease matches the version of a release, as in https://semver.org. The names of its files must fit into a tar, so
 // at most 32 characters may follow the hyphen.
-var isRelease = regexp.MustCompile(`^v` + number + `\.` + number + `\.` + number + `(-[0-9A-Za-z][0-9A-Za-z.-]{0,31})?$`)
+var isRelease = regexp.MustCompile(
+	`^v` + number + `\.` + number + `\.` + number + `(-[0-9A-Za-z][0-9A-Za-z.-]{0,31})?$`)
 
 // number matches a part of a version. A number has no zero before it.
 const number = `(0|[1-9][0-9]{0,5})`

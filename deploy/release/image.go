@@ -13,8 +13,8 @@ const (
 	imageLicense     = "Apache-2.0"
 )
 
-// imageHost is the beginning of the image's full name. Docker and containerd add it to a name without a host. Others need
-// it: CRI-O refuses a name without a host, and podman would add localhost/.
+// imageHost is the beginning of the image's full name. Docker and containerd add it to a name without a host. Others
+// need it: CRI-O refuses a name without a host, and podman would add localhost/.
 const imageHost = "docker.io/library/"
 
 // imageName returns the name of the image with its tag, without the host.

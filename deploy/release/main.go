@@ -31,8 +31,8 @@
 //   - sums.go writes SHA256SUMS, and sign.go signs the release;
 //   - verify.go compares.
 //
-// The exit code is 0 if all went well, 1 if something failed or differs, and 2 if the arguments are wrong. `go run`, which
-// the Makefile uses, makes 1 of the 2.
+// The exit code is 0 if all went well, 1 if something failed or differs, and 2 if the arguments are wrong. `go run`,
+// which the Makefile uses, makes 1 of the 2.
 package main
 
 import (

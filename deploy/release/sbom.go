@@ -84,8 +84,8 @@ type bomAggregate struct {
 }
 
 // makeSBOM returns the bill of materials of a release: the module podcount, its binaries, and Go's standard library.
-// Nothing else is in a binary: see compiler.check. The library has the name stdlib, by which databases of vulnerabilities
-// know it.
+// Nothing else is in a binary: see compiler.check. The library has the name stdlib, by which databases of
+// vulnerabilities know it.
 //
 // It is written here because the usual tools add the time and a random number.
 func makeSBOM(t tree, fips string, programs []program) ([]byte, error) {

@@ -12,7 +12,9 @@ import (
 )
 
 // thisTree is podcount's own source, with made-up facts about its commit.
-var thisTree = tree{dir: filepath.Join("..", ".."), version: "v1.1.0", commit: testCommit, time: time.Unix(1700000000, 0)}
+var thisTree = tree{
+	dir: filepath.Join("..", ".."), version: "v1.1.0", commit: testCommit, time: time.Unix(1700000000, 0),
+}
 
 // filesIn returns the files of a source, by name, without the folder.
 func filesIn(t *testing.T, packed []byte) map[string]string {

@@ -61,8 +61,8 @@ func readTree(dir, version string) (tree, error) {
 // characters, of which dockerImages needs some.
 var isVersion = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z._-]{0,119}$`)
 
-// isCommitOrDirty matches the name of a commit, with or without the mark of a dirty tree. Some repositories name commits
-// by SHA-256 sums.
+// isCommitOrDirty matches the name of a commit, with or without the mark of a dirty tree. Some repositories name
+// commits by SHA-256 sums.
 var isCommitOrDirty = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?(-dirty)?$`)
 
 // isModuleVersion matches what Go takes for the version of a module.
@@ -181,8 +181,9 @@ func (t *tree) git(args ...string) (string, error) {
 	return strings.TrimSuffix(string(output), "\n"), err
 }
 
-// gitCommand returns a git command about the repository in dir. Variables such as GIT_DIR, which git itself sets for its
-// hooks, would lead it to another repository. Those of GIT_CONFIG stay, because they may say that the folder is safe.
+// gitCommand returns a git command about the repository in dir. Variables such as GIT_DIR, which git itself sets for
+// its hooks, would lead it to another repository. Those of GIT_CONFIG stay, because they may say that the folder is
+// safe.
 func gitCommand(dir string, args ...string) *exec.Cmd {
 	command := exec.Command("git", args...)
 	command.Dir = dir

@@ -38,8 +38,8 @@ const (
 	apiSocket = "/apiserver.sock" // leads to the API server
 )
 
-// furnish fills the root with what was carried there, the scripts, and the tools that a site has already: those of a node
-// with containerd, and those of whoever administers it.
+// furnish fills the root with what was carried there, the scripts, and the tools that a site has already: those of a
+// node with containerd, and those of whoever administers it.
 func (s *site) furnish(release, signers string) error {
 	for _, dir := range []string{carried, "/root/.kube", "/etc", "/bin", "/dev", "/proc", "/sys", "/run", "/tmp"} {
 		if err := os.MkdirAll(s.path(dir), 0o755); err != nil {

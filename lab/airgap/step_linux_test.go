@@ -64,7 +64,8 @@ type mount struct {
 	flags                uintptr
 }
 
-// mountAll mounts what a machine has: the root itself, the kernel's file systems, and the devices that the programs use.
+// mountAll mounts what a machine has: the root itself, the kernel's file systems, and the devices that the programs
+// use.
 func mountAll(root string) error {
 	mounts := []mount{
 		{"", "/", "", syscall.MS_REC | syscall.MS_PRIVATE},

@@ -80,7 +80,8 @@ func TestStatusOfAnAddedKindIsASubresource(t *testing.T) {
 	f := newWithAddedKinds()
 	const web = "/apis/apps/v1/namespaces/default/deployments/web"
 	wantAnswer(t, f, "POST /apis/apps/v1/namespaces/default/deployments",
-		`{"metadata":{"name":"web"},"spec":{"replicas":1},"status":{"replicas":9}}`, 201, `"spec":{"replicas":1},"status":{}}`)
+		`{"metadata":{"name":"web"},"spec":{"replicas":1},"status":{"replicas":9}}`,
+		201, `"spec":{"replicas":1},"status":{}}`)
 	wantAnswer(t, f, "PUT "+web+"/status",
 		`{"metadata":{"name":"web"},"spec":{"replicas":5},"status":{"replicas":1}}`, 200, `"status":{"replicas":1}`)
 	wantAnswer(t, f, "PUT "+web, `{"metadata":{"name":"web"},"spec":{"replicas":2}}`, 200, `"status":{"replicas":1}`)
@@ -259,7 +260,10 @@ func TestPutRefusesWhatNoClientCouldFind(t *testing.T) {
 	definition := func(spec string) string { return `{"metadata":{"name":"widgets.a.io"},"spec":{` + spec + `}}` }
 	for _, c := range []struct{ resource, object, want string }{
 		{"pods", `{"metadata":{"name":"a"}}`, `pods "a" needs a namespace`},
-		{"nodes", `{"metadata":{"namespace":"default","name":"a"}}`, `nodes "a" has the namespace "default", but nodes are in none`},
+		{
+			"nodes", `{"metadata":{"namespace":"default","name":"a"}}`,
+			`nodes "a" has the namespace "default", but nodes are in none`,
+		},
 		{"pods", "a: b", "PutJSON of pods: this is no object in JSON"},
 		{definitions, definition(names), "spec.group, spec.names.plural or spec.names.kind is missing"},
 		{definitions, definition(`"group":"a.io",` + names), "spec.scope is missing: Namespaced or Cluster"},

@@ -28,7 +28,6 @@ func (k kind) dropsStatus() bool {
 func (s *Server) definitionProblemLocked(crd Object) string {
 	spec := objectIn(crd, "spec")
 	defined := kind{group: TextIn(spec, "group"), resource: TextIn(spec, "names", "plural")}
-	isBuiltIn := func(k kind) bool { return !k.isCustom() && k.qualified() == defined.qualified() }
 	switch {
 	case defined.group == "" || defined.resource == "" || TextIn(spec, "names", "kind") == "":
 		return "spec.group, spec.names.plural or spec.names.kind is missing"
@@ -36,10 +35,17 @@ func (s *Server) definitionProblemLocked(crd Object) string {
 		return "spec.scope is missing: Namespaced or Cluster"
 	case storageVersion(crd) == "":
 		return "spec.versions has none with storage: true and a name"
-	case slices.ContainsFunc(s.kinds, isBuiltIn):
+	case s.isBuiltInLocked(defined):
 		return "the fake serves " + defined.qualified() + " already, perhaps by Serve"
 	}
 	return ""
+}
+
+// isBuiltInLocked reports whether the fake serves the resource of a kind without a definition.
+func (s *Server) isBuiltInLocked(defined kind) bool {
+	return slices.ContainsFunc(s.kinds, func(k kind) bool {
+		return !k.isCustom() && k.qualified() == defined.qualified()
+	})
 }
 
 // establishedLocked returns a definition with its final status: established, or with the names that conflict.
@@ -259,8 +265,7 @@ func (s *Server) customKindsLocked(crd Object) []kind {
 	spec := objectIn(crd, "spec")
 	names := objectIn(status, "acceptedNames")
 	defined := kind{group: TextIn(spec, "group"), resource: TextIn(names, "plural")}
-	isBuiltIn := func(k kind) bool { return k.qualified() == defined.qualified() && !k.isCustom() }
-	if slices.ContainsFunc(s.kinds, isBuiltIn) {
+	if s.isBuiltInLocked(defined) {
 		return nil
 	}
 	var served []kind

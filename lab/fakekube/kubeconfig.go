@@ -5,9 +5,9 @@ import (
 	"fmt"
 )
 
-// Kubeconfig returns a kubeconfig for a server's URL and its CA in PEM, with YAML for the credentials: userYAML holds the
-// lines below "user:", such as "token: secret"; all but the first must be indented by 4 spaces. The current context is
-// "fake".
+// Kubeconfig returns a kubeconfig for a server's URL and its CA in PEM, with YAML for the credentials: userYAML holds
+// the lines below "user:", such as "token: secret"; all but the first must be indented by 4 spaces. The current context
+// is "fake".
 func Kubeconfig(server string, ca []byte, userYAML string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Config

@@ -144,9 +144,9 @@ func (s *Server) nextRequestOrChange() <-chan struct{} {
 	return s.activity
 }
 
-// Await waits until cond holds, and fails the test if it does not within 20 s, which are virtual in a bubble. It checks cond after each
-// request and change, and also every 50 ms, because a controller may act without contacting the server. It must be
-// called on the test's own goroutine.
+// Await waits until cond holds, and fails the test if it does not within 20 s, which are virtual in a bubble. It checks
+// cond after each request and change, and also every 50 ms, because a controller may act without contacting the server.
+// It must be called on the test's own goroutine.
 func (s *Server) Await(t TB, condition string, cond func() bool) {
 	t.Helper()
 	late := time.NewTimer(20 * time.Second)

@@ -301,8 +301,8 @@ func forbiddenMessage(user string, a attributes) string {
 		named, user, a.verb, a.fullResource(), a.group, scope)
 }
 
-// Forbid answers an action of anyone with a 403 until permit is called, for each Forbid of that action. action is a verb
-// and a resource, such as "patch nodes" or "patch pods/status".
+// Forbid answers an action of anyone with a 403 until permit is called, for each Forbid of that action. action is a
+// verb and a resource, such as "patch nodes" or "patch pods/status".
 func (s *Server) Forbid(action string) (permit func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

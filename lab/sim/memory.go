@@ -49,8 +49,8 @@ func (s *sim) callAtCalm() {
 	}
 }
 
-// profileRate is how many bytes are allocated for each allocation that the profile notes, on average. A larger one takes
-// less time. But estimates from few allocations differ from run to run as much as a small leak.
+// profileRate is how many bytes are allocated for each allocation that the profile notes, on average. A larger one
+// takes less time. But estimates from few allocations differ from run to run as much as a small leak.
 const profileRate = 64
 
 // longestWatch is longer than any watch lasts. A watch keeps a buffer for the largest object that it has read.

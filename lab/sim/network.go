@@ -130,10 +130,10 @@ func (w *wire) Write(p []byte) (int, error) {
 	return w.Conn.Write(p)
 }
 
-// SetWriteDeadline is what crypto/tls calls before it sends its last alert and closes the connection. Nothing else calls
-// it. A socket takes those few bytes at once, but a pipe blocks until the server reads. net/http holds a lock meanwhile,
-// and virtual time stands still while a goroutine waits for a lock. So the wire drops the alert: the server notices the
-// end by Close.
+// SetWriteDeadline is what crypto/tls calls before it sends its last alert and closes the connection. Nothing else
+// calls it. A socket takes those few bytes at once, but a pipe blocks until the server reads. net/http holds a lock
+// meanwhile, and virtual time stands still while a goroutine waits for a lock. So the wire drops the alert: the server
+// notices the end by Close.
 func (w *wire) SetWriteDeadline(t time.Time) error {
 	w.isEnding.Store(true)
 	return w.Conn.SetWriteDeadline(t)

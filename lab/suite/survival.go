@@ -132,8 +132,8 @@ func restoredUnseen(t *testing.T, f *fakekube.Server, p *Process) {
 	pause(auditInterval * 11 / 10)
 }
 
-// cacheLosesChanges makes the server's cache lose changes (https://github.com/kubernetes/kubernetes/issues/123072). Only
-// an audit finds them.
+// cacheLosesChanges makes the server's cache lose changes (https://github.com/kubernetes/kubernetes/issues/123072).
+// Only an audit finds them.
 func cacheLosesChanges(t *testing.T, f *fakekube.Server, p *Process) {
 	f.Script(t, "list|watch pods there in default: lie about 2 changes")
 	f.Remove("pods", At("default", "there")) // two changes

@@ -16,8 +16,8 @@ func IsSeededByTime() bool {
 	return fips140.Enabled() && fips140.Version() != "v1.0.0"
 }
 
-// AllowRandomInVirtualTime lets crypto/rand work in the virtual time of testing/synctest. If it seeds itself by time, it
-// would panic there, so it gets another source until the process ends. Call it in TestMain.
+// AllowRandomInVirtualTime lets crypto/rand work in the virtual time of testing/synctest. If it seeds itself by time,
+// it would panic there, so it gets another source until the process ends. Call it in TestMain.
 func AllowRandomInVirtualTime() {
 	if !IsSeededByTime() {
 		return

@@ -1,7 +1,7 @@
 //go:build ignore
 
-// gunzip decompresses a file, and prints the seconds of processor time that it took. The program measure uses it to tell
-// how much of a list's time is decompression alone.
+// gunzip decompresses a file, and prints the seconds of processor time that it took. The program measure uses it to
+// tell how much of a list's time is decompression alone.
 package main
 
 import (

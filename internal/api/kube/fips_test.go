@@ -88,8 +88,8 @@ var fipsCases = []fipsCase{
 	},
 }
 
-// The environment variables of the test's two other processes. The servers run with FIPS 140-3 off, because otherwise Go
-// would not let them use such keys. The client runs with FIPS 140-3 enforced.
+// The environment variables of the test's two other processes. The servers run with FIPS 140-3 off, because otherwise
+// Go would not let them use such keys. The client runs with FIPS 140-3 enforced.
 const (
 	fipsRole = "PODCOUNT_FIPS_ROLE"
 	fipsDir  = "PODCOUNT_FIPS_DIR"

@@ -24,8 +24,8 @@ const (
 	nameParts // the number of the parts above
 )
 
-// Metadata is the metadata of one object, in little memory. It never changes, so any goroutine may use it. The zero value
-// has only empty strings.
+// Metadata is the metadata of one object, in little memory. It never changes, so any goroutine may use it. The zero
+// value has only empty strings.
 //
 // It holds all strings of an object in one text. A zero byte, shown as · here, separates its parts:
 //

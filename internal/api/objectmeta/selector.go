@@ -12,9 +12,9 @@ import (
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
 type Selector []requirement
 
-// ParseSelector reads a label selector: any of "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)", "k notin (a,b)", "k>1" and
-// "k<1", separated by commas. It accepts what the API server accepts. From an empty text, it makes a selector that matches
-// everything. An error names the requirement that is wrong.
+// ParseSelector reads a label selector: any of "k", "!k", "k=v", "k==v", "k!=v", "k in (a,b)", "k notin (a,b)", "k>1"
+// and "k<1", separated by commas. It accepts what the API server accepts. From an empty text, it makes a selector that
+// matches everything. An error names the requirement that is wrong.
 func ParseSelector(text string) (Selector, error) {
 	if strings.Trim(text, blanks) == "" {
 		return nil, nil

@@ -1,5 +1,6 @@
 // Package retry says when to do what must not be done at once. That may be because it has failed (Backoff, Streak,
-// Shared, Backlog), because it was refused for a while (Pauses, GroupPauses), or because it would be too often (Bucket).
+// Shared, Backlog), because it was refused for a while (Pauses, GroupPauses), or because it would be too often
+// (Bucket).
 //
 // A Backlog tries again by itself. With everything else, that is up to the caller.
 package retry

@@ -43,8 +43,8 @@ func (c *commandLine) check() error {
 	return nil
 }
 
-// checkFlagsOfManifest refuses a flag that only changes the manifest if there is no -manifest. Whoever has forgotten that
-// wants to print something, and not to write to the cluster.
+// checkFlagsOfManifest refuses a flag that only changes the manifest if there is no -manifest. Whoever has forgotten
+// that wants to print something, and not to write to the cluster.
 func (c *commandLine) checkFlagsOfManifest() error {
 	if c.manifestParts != "" {
 		return nil

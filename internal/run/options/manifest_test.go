@@ -45,7 +45,10 @@ func TestManifestThatCannotWorkIsWrongUsage(t *testing.T) {
 		{"-manifest -listen=:65536", "-listen: address 65536: invalid port"},
 		{"-manifest -leader-elect-resource-name=view", "begin with podcount, as in podcount-view"},
 		{"-manifest -leader-elect-resource-name=" + tooLong, "-leader-elect-resource-name podcountaaa"},
-		{"-manifest -once -leader-elect-resource-name=podcount" + strings.Repeat("a", 45), "53 characters: with -once, a CronJob"},
+		{
+			"-manifest -once -leader-elect-resource-name=podcount" + strings.Repeat("a", 45),
+			"53 characters: with -once, a CronJob",
+		},
 		{"-manifest -manifest-namespace=", "-manifest-namespace must not be empty"},
 		{"-manifest -manifest-namespace=a.b", `-manifest-namespace "a.b"`},
 		{"-manifest -image=Podcount", `-image "Podcount"`},

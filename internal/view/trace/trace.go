@@ -2,8 +2,8 @@
 //
 // The program emits a Step at each of its Points: a frame has arrived, the cache has changed, a worker has taken a key.
 // While nobody listens, a point costs one atomic load. Emit never waits for anything but the listeners, which must not
-// wait either. Listeners cost the program little: a step has a limited size, it is not built unless one of them has room
-// for it, and they mask the frames themselves.
+// wait either. Listeners cost the program little: a step has a limited size, it is not built unless one of them has
+// room for it, and they mask the frames themselves.
 package trace
 
 import (

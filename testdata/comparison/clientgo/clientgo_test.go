@@ -1,5 +1,5 @@
-// Package clientgo_test runs client-go over the fake, in virtual time. docs/fake.md shows the two lines that this needs.
-// It is apart from the package above because it compiles in a quarter of the time.
+// Package clientgo_test runs client-go over the fake, in virtual time. docs/fake.md shows the two lines that this
+// needs. It is apart from the package above because it compiles in a quarter of the time.
 package clientgo_test
 
 import (
