@@ -86,7 +86,7 @@ func (s *site) command(ctx context.Context, step string) *exec.Cmd {
 func (s *site) environment() []string {
 	variables := []string{
 		"PATH=/bin",
-		"HOME=/root",
+		"HOME=" + home,
 		"CONTAINERD_SNAPSHOTTER=native", // needs no support by the kernel
 		"RELEASE=" + s.release,
 		"VERSION=" + strings.TrimPrefix(s.release, "podcount-"),

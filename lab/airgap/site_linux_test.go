@@ -38,10 +38,13 @@ const (
 	apiSocket = "/apiserver.sock" // leads to the API server
 )
 
+// home is the home of the person at the site, within the site's own root.
+const home = "/person"
+
 // furnish fills the root with what was carried there, the scripts, and the tools that a site has already: those of a
 // node with containerd, and those of whoever administers it.
 func (s *site) furnish(release, signers string) error {
-	for _, dir := range []string{carried, "/root/.kube", "/etc", "/bin", "/dev", "/proc", "/sys", "/run", "/tmp"} {
+	for _, dir := range []string{carried, home + "/.kube", "/etc", "/bin", "/dev", "/proc", "/sys", "/run", "/tmp"} {
 		if err := os.MkdirAll(s.path(dir), 0o755); err != nil {
 			return err
 		}
@@ -61,7 +64,7 @@ func (s *site) furnish(release, signers string) error {
 		return err
 	}
 	etc := map[string]string{
-		"passwd":      "root:x:0:0:root:/root:/bin/sh\n",
+		"passwd":      "root:x:0:0:root:" + home + ":/bin/sh\n",
 		"hosts":       "127.0.0.1 localhost\n",
 		"resolv.conf": "",
 	}
@@ -85,7 +88,7 @@ func (s *site) connect(kubeconfigFile, contextName string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(s.path("/root/.kube/config"), kubeconfig, 0o600); err != nil {
+	if err := os.WriteFile(s.path(home+"/.kube/config"), kubeconfig, 0o600); err != nil {
 		return err
 	}
 	server, err := serverIn(kubeconfig)
