@@ -178,7 +178,7 @@ func clientOverTLS(t *testing.T, f *Server) *http.Transport {
 	ca := NewAuthority("CA")
 	n := NewNetwork(&http.Server{
 		Handler:   f,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{*serverPair(ca)}},
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{*serverPair(ca, "127.0.0.1:0")}},
 	})
 	t.Cleanup(n.Close)
 	return &http.Transport{

@@ -3,6 +3,7 @@ package fakekube
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -11,26 +12,31 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
-// Network is an in-process network with one server. Unlike real connections, it works in virtual time. Clients
-// connect with Dial. Its methods may be called at any time and from any goroutine.
+// Network is a network with one server. Its methods may be called at any time and from any goroutine. NewNetwork
+// makes one within the process, which also works in virtual time, and NewTCPNetwork makes one over TCP.
 type Network struct {
-	server *http.Server
-	conns  chan net.Conn
-	done   chan struct{}
-	close  func() // closes done, once
+	server  *http.Server
+	serve   func(net.Listener) error // lets the server serve until the listener or the server is closed
+	address string                   // HOST:PORT; "" within the process
 
-	isDown     atomic.Bool  // connections are refused
+	conns chan net.Conn // within the process, the connections that clients dial
+	done  chan struct{}
+	close func() // closes done, once
+
 	dials      atomic.Int32 // attempts to connect so far
 	generation atomic.Int32 // number of calls of GoSilent; connections of earlier generations are half-open
 
-	mu   sync.Mutex    // guards open
-	open []*serverConn // open connections
+	mu     sync.Mutex    // guards all fields below
+	isDown bool          // connections are refused
+	port   net.Listener  // over TCP, what listens; closed while isDown
+	open   []*serverConn // open connections
 }
 
-// NewNetwork lets a server serve on a new Network, until the Network is closed. The server has a fake as its Handler,
-// or something that stands before one, such as a proxy:
+// NewNetwork lets a server serve on a new Network within the process, until the Network is closed. Clients connect
+// with Dial. The server has a fake as its Handler, or something that stands before one, such as a proxy:
 //
 //	network := fakekube.NewNetwork(&http.Server{Handler: fake})
 //	defer network.Close()
@@ -40,18 +46,43 @@ type Network struct {
 // not be used in any other way. Within a bubble, clients must close their idle connections before the test ends.
 func NewNetwork(server *http.Server) *Network {
 	n := newNetwork(server)
-	startOn(listener{n}, server)
+	go n.serve(listener{n})
+	return n
+}
+
+// NewTCPNetwork is NewNetwork over TCP and in real time, for any client. The address is a HOST:PORT, as of net.Listen,
+// such as "127.0.0.1:0" for a free port. The port remains the same as long as the Network exists. NewTCPNetwork panics
+// if it gets no port.
+func NewTCPNetwork(address string, server *http.Server) *Network {
+	port, err := net.Listen("tcp", address)
+	if err != nil {
+		panic(fmt.Sprintf("the fake gets no port: %v", err))
+	}
+	n := newNetwork(server)
+	n.address = port.Addr().String()
+	n.port = port
+	go n.serve(tcpListener{port, n})
 	return n
 }
 
 func newNetwork(server *http.Server) *Network {
-	n := &Network{server: server, conns: make(chan net.Conn), done: make(chan struct{})}
+	n := &Network{
+		server: server,
+		serve:  serveFunc(server),
+		conns:  make(chan net.Conn),
+		done:   make(chan struct{}),
+	}
 	n.close = sync.OnceFunc(func() { close(n.done) })
 	return n
 }
 
+// Addr returns the HOST:PORT at which the server serves over TCP. It is "" within the process, where any address will
+// do for Dial.
+func (n *Network) Addr() string { return n.address }
+
 // Close ends the server and breaks all connections. Later ones are refused.
 func (n *Network) Close() {
+	n.Refuse()
 	n.close()
 	n.server.Close()
 }
@@ -69,50 +100,87 @@ func (n *Network) Kill() {
 }
 
 // Refuse refuses new connections until Restore is called. Existing connections continue.
-func (n *Network) Refuse() { n.isDown.Store(true) }
+func (n *Network) Refuse() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.isDown = true
+	if n.port != nil {
+		n.port.Close()
+	}
+}
 
-// Restore undoes Kill and Refuse.
-func (n *Network) Restore() { n.isDown.Store(false) }
+// Restore undoes Kill and Refuse. Over TCP, it panics if the port is taken by then, and remains so for two seconds.
+// After Close, it does nothing.
+func (n *Network) Restore() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.isDown || n.isClosed() {
+		return
+	}
+	if n.port != nil {
+		n.port = listenAgain(n.address)
+		go n.serve(tcpListener{n.port, n})
+	}
+	n.isDown = false
+}
+
+func (n *Network) isClosed() bool {
+	select {
+	case <-n.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// listenAgain listens on a port that was given up. Meanwhile, the system may have lent it to a client for a connection
+// elsewhere, so this tries for a while.
+func listenAgain(address string) net.Listener {
+	for deadline := time.Now().Add(2 * time.Second); ; <-time.After(20 * time.Millisecond) {
+		port, err := net.Listen("tcp", address)
+		if err == nil {
+			return port
+		}
+		if time.Now().After(deadline) {
+			panic(fmt.Sprintf("the network cannot be restored, because something else took its port meanwhile: %v", err))
+		}
+	}
+}
 
 // GoSilent makes all existing connections half-open: data is lost in both directions without an error. New
 // connections work. The client still notices if the server or Kill closes a half-open connection.
 func (n *Network) GoSilent() { n.generation.Add(1) }
 
-// Dialed returns how many times clients have tried to connect, successfully or not.
+// Dialed returns how many times clients have tried to connect, successfully or not. Over TCP, it does not count refused
+// attempts, which only the operating system sees.
 func (n *Network) Dialed() int { return int(n.dials.Load()) }
 
-// clientConn is the client's end of a connection. It is half-open once its network has a later generation.
-type clientConn struct {
+// serverConn is the server's end of a connection. The network keeps track of it until it is closed. It is half-open
+// once the network has a later generation.
+type serverConn struct {
 	net.Conn
-
-	// buffered buffers incoming data like a real network. Without it, two ends that both write would deadlock.
-	buffered   io.Reader
 	net        *Network
 	generation int32
 }
 
+func (c *serverConn) isSilent() bool { return c.generation != c.net.generation.Load() }
+
 // Read discards incoming data while the connection is half-open.
-func (c clientConn) Read(p []byte) (n int, err error) {
+func (c *serverConn) Read(p []byte) (n int, err error) {
 	for {
-		n, err = c.buffered.Read(p)
-		if c.generation == c.net.generation.Load() || err != nil {
+		n, err = c.Conn.Read(p)
+		if !c.isSilent() || err != nil {
 			return n, err
 		}
 	}
 }
 
 // Write discards outgoing data while the connection is half-open.
-func (c clientConn) Write(p []byte) (int, error) {
-	if c.generation != c.net.generation.Load() {
+func (c *serverConn) Write(p []byte) (int, error) {
+	if c.isSilent() {
 		return len(p), nil
 	}
 	return c.Conn.Write(p)
-}
-
-// serverConn is the server's end of a connection. The network keeps track of it until it is closed.
-type serverConn struct {
-	net.Conn
-	net *Network
 }
 
 // Close closes the connection.
@@ -123,7 +191,21 @@ func (c *serverConn) Close() error {
 	return c.Conn.Close()
 }
 
-// listener is the net.Listener of a Network.
+// add registers a connection before the server gets it, so that Kill finds it. It returns nil, and closes the
+// connection, if the network refuses connections.
+func (n *Network) add(conn net.Conn) *serverConn {
+	c := &serverConn{Conn: conn, net: n, generation: n.generation.Load()}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.isDown {
+		conn.Close()
+		return nil
+	}
+	n.open = append(n.open, c)
+	return c
+}
+
+// listener is the net.Listener of a Network within the process.
 type listener struct {
 	net *Network
 }
@@ -144,26 +226,53 @@ func (l listener) Close() error { return nil }
 // Addr returns an empty address.
 func (l listener) Addr() net.Addr { return &net.TCPAddr{} }
 
+// tcpListener is the net.Listener of a Network over TCP, until the Network refuses connections.
+type tcpListener struct {
+	net.Listener
+	net *Network
+}
+
+// Accept waits for the next connection.
+func (l tcpListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		l.net.dials.Add(1)
+		if c := l.net.add(conn); c != nil {
+			return c, nil
+		}
+	}
+}
+
+// clientConn is the client's end of a connection within the process.
+type clientConn struct {
+	net.Conn
+
+	// buffered buffers incoming data like a real network. Without it, two ends that both write would deadlock.
+	buffered io.Reader
+}
+
+func (c clientConn) Read(p []byte) (int, error) { return c.buffered.Read(p) }
+
 // Dial connects a client to the server, whatever the address. It suits http.Transport.DialContext and the like. If
 // the network refuses connections or has ended, the error is that of a refused connection; if ctx ends, it is the
 // context's error.
 func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	if n.address != "" {
+		return new(net.Dialer).DialContext(ctx, "tcp", n.address)
+	}
 	n.dials.Add(1)
 	refused := &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	clientEnd, other := net.Pipe()
-	serverEnd := &serverConn{Conn: other, net: n}
-	client := clientConn{
-		Conn:       clientEnd,
-		buffered:   bufio.NewReaderSize(clientEnd, 32<<10),
-		net:        n,
-		generation: n.generation.Load(),
-	}
-	if !n.add(serverEnd) {
+	serverEnd := n.add(other)
+	if serverEnd == nil {
 		return nil, refused
 	}
 	select {
 	case n.conns <- serverEnd:
-		return client, nil
+		return clientConn{clientEnd, bufio.NewReaderSize(clientEnd, 32<<10)}, nil
 	case <-n.done:
 		serverEnd.Close()
 		return nil, refused
@@ -171,16 +280,4 @@ func (n *Network) Dial(ctx context.Context, network, addr string) (net.Conn, err
 		serverEnd.Close()
 		return nil, ctx.Err()
 	}
-}
-
-// add registers a connection before the server gets it, so that Kill finds it. It returns false if the network
-// refuses connections.
-func (n *Network) add(serverEnd *serverConn) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.isDown.Load() {
-		return false
-	}
-	n.open = append(n.open, serverEnd)
-	return true
 }

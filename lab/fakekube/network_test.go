@@ -52,7 +52,7 @@ func TestKilledNetworkRefusesUntilRestored(t *testing.T) {
 
 func TestKillBreaksUnacceptedConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNetwork(nil)
+		n := newNetwork(&http.Server{})
 		dialed := make(chan net.Conn)
 		go func() {
 			conn, _ := n.Dial(t.Context(), "tcp", "fake:80")
@@ -176,6 +176,166 @@ func TestDialAfterTheEndIsRefused(t *testing.T) {
 	})
 }
 
+// eachEndpoint runs a test over HTTP/1.1, and over TLS with HTTP/2, both over TCP and in real time.
+func eachEndpoint(t *testing.T, test func(t *testing.T, e *Endpoint, newClient func() *http.Client)) {
+	for _, scheme := range []string{"http", "https"} {
+		t.Run(scheme, func(t *testing.T) {
+			e := New().Listen(scheme)
+			defer e.Close()
+			roots := x509.NewCertPool()
+			roots.AppendCertsFromPEM(e.CA)
+			test(t, e, func() *http.Client {
+				transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots}}
+				t.Cleanup(transport.CloseIdleConnections)
+				return &http.Client{Transport: transport}
+			})
+		})
+	}
+}
+
+// openWatch returns a running watch.
+func openWatch(t *testing.T, client *http.Client, e *Endpoint) *http.Response {
+	t.Helper()
+	answer, err := client.Get(e.URL + "/api/v1/pods?watch=true&resourceVersion=202")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { answer.Body.Close() })
+	wantNumber(t, "the version of HTTP", answer.ProtoMajor, map[bool]int{false: 1, true: 2}[e.CA != nil])
+	return answer
+}
+
+func wantNodes(t *testing.T, what string, client *http.Client, e *Endpoint) {
+	t.Helper()
+	answer, err := client.Get(e.URL + "/api/v1/nodes")
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	defer answer.Body.Close()
+	if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+}
+
+func TestRefusingPortServesTheOldConnectionsAndNewOnesAfterRestore(t *testing.T) {
+	eachEndpoint(t, func(t *testing.T, e *Endpoint, newClient func() *http.Client) {
+		old := newClient()
+		wantNodes(t, "at first", old, e)
+		e.Refuse()
+		e.Refuse() // That changes nothing.
+		if _, err := newClient().Get(e.URL + "/api/v1/nodes"); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("a new connection: %v", err)
+		}
+		wantNodes(t, "over the old connection", old, e)
+		e.Restore()
+		e.Restore() // That changes nothing.
+		wantNodes(t, "over a new connection", newClient(), e)
+		wantNumber(t, "dials, without refused ones", e.Dialed(), 2)
+	})
+}
+
+func TestKilledPortBreaksWatches(t *testing.T) {
+	eachEndpoint(t, func(t *testing.T, e *Endpoint, newClient func() *http.Client) {
+		client := newClient()
+		watch := openWatch(t, client, e)
+		e.Kill()
+		if _, err := io.Copy(io.Discard, watch.Body); err == nil {
+			t.Error("the watch ended cleanly")
+		}
+		if _, err := client.Get(e.URL + "/api/v1/nodes"); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Errorf("while it is down: %v", err)
+		}
+		e.Restore()
+		wantNodes(t, "when it is restored", client, e)
+	})
+}
+
+func TestOnlyOldConnectionsToAPortGoSilent(t *testing.T) {
+	eachEndpoint(t, func(t *testing.T, e *Endpoint, newClient func() *http.Client) {
+		fake := e.server.Handler.(*Server)
+		old := newClient()
+		watch := openWatch(t, old, e)
+		e.GoSilent()
+		fake.AddNode("worker")
+		fake.AddPod("default", "web", "worker")
+		newer := newClient()
+		wantNodes(t, "over a new connection", newer, e)
+		second := openWatch(t, newer, e)
+		if n, err := second.Body.Read(make([]byte, 1)); n != 1 {
+			t.Fatalf("a new watch got nothing: %v", err)
+		}
+		e.Kill()
+		sent, err := io.ReadAll(watch.Body)
+		if err == nil || len(sent) > 0 {
+			t.Errorf("over the half-open connection, the watch got %q, and then %v", sent, err)
+		}
+	})
+}
+
+func TestHalfOpenPortLosesRequests(t *testing.T) {
+	eachEndpoint(t, func(t *testing.T, e *Endpoint, newClient func() *http.Client) {
+		client := newClient()
+		wantNodes(t, "at first", client, e)
+		e.GoSilent()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		request, err := http.NewRequestWithContext(ctx, "GET", e.URL+"/api/v1/pods", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.Do(request); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("over a half-open connection: %v", err)
+		}
+		asked := e.server.Handler.(*Server).Received(Requests{Resource: "pods"})
+		wantNumber(t, "requests that arrived", len(asked), 0)
+	})
+}
+
+func TestPortThatIsTakenMeanwhileCannotBeRestored(t *testing.T) {
+	e := New().Listen("http")
+	defer e.Close()
+	e.Refuse()
+	taken, err := net.Listen("tcp", e.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	wantPanic(t, "the network cannot be restored, because something else took its port meanwhile", e.Restore)
+}
+
+func TestClosedPortIsNotRestored(t *testing.T) {
+	e := New().Listen("http")
+	e.Close()
+	e.Restore()
+	if _, err := e.Dial(t.Context(), "tcp", "fake:80"); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestListenServesAtAnAddress(t *testing.T) {
+	for _, scheme := range []string{"http", "https"} {
+		free := New().Listen(scheme)
+		free.Close()
+		e := New().Listen(free.URL)
+		defer e.Close()
+		wantText(t, e.URL, free.URL)
+		conn, err := e.Dial(t.Context(), "tcp", "fake:80")
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+	}
+}
+
+func TestCertificateIsForTheAddress(t *testing.T) {
+	for _, host := range []string{"127.0.0.2", "[::1]", "api.example"} {
+		leaf := serverPair(NewAuthority("CA"), host+":6443").Leaf
+		if err := leaf.VerifyHostname(host); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestPlainServerEndsDespiteAWatch(t *testing.T) {
 	endpoint := New().Listen("http")
 	answer, err := http.Get(endpoint.URL + "/api/v1/pods?watch=true&resourceVersion=202")
@@ -189,6 +349,11 @@ func TestPlainServerEndsDespiteAWatch(t *testing.T) {
 	}
 }
 
-func TestSchemeIsHTTPOrHTTPS(t *testing.T) {
-	wantPanic(t, `the fake serves http and https, not "tcp"`, func() { New().Listen("tcp") })
+func TestListenNeedsAnAddress(t *testing.T) {
+	for _, on := range []string{"tcp", "127.0.0.1:8443", "https://127.0.0.1", "https://127.0.0.1:1/", "ftp://127.0.0.1:1"} {
+		wantPanic(t, `the fake serves http, https, or at a URL such as "https://127.0.0.1:8443", not "`+on, func() {
+			New().Listen(on)
+		})
+	}
+	wantPanic(t, "the fake gets no port: ", func() { New().Listen("http://192.0.2.1:1") })
 }

@@ -64,7 +64,7 @@ func TestEachButtonInChromiumSaysWhatHasHappened(t *testing.T) {
 
 	tab.press("half-open")
 	g.wantSoon("there is a pod that podcount does not see", func() bool { return g.label() != g.truth() })
-	g.relay.breakSilent() // podcount would notice the silence after 45 s
+	g.breakConnections() // podcount would notice the silence after 45 s
 	tab.wantReport("half-open", "Nothing passes any more on ")
 	tab.WantQuiet(g.page)
 

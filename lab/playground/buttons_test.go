@@ -54,10 +54,7 @@ func startGround(t *testing.T, podcountFlags ...string) *testGround {
 		client: &http.Client{Transport: &http.Transport{}},
 	}
 	quick := append([]string{"-interval", "200ms", "-log-format", "text"}, podcountFlags...)
-	p, err := newPlayground(program, quick, shortPauses, g.out, g.out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := newPlayground(program, quick, shortPauses, g.out, g.out)
 	g.playground = p
 	go func() {
 		err := p.run(g.dir, g.stops, nil)
@@ -274,15 +271,10 @@ func TestSlowServerAnswersLate(t *testing.T) {
 	}
 }
 
-// breakSilent breaks the connections that are half-open. Both ends get an error then.
-func (r *relay) breakSilent() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for pair := range r.pairs {
-		if pair.isSilent {
-			pair.close()
-		}
-	}
+// breakConnections breaks all connections to the server. Both ends get an error then.
+func (g *testGround) breakConnections() {
+	g.endpoint.Kill()
+	g.endpoint.Restore()
 }
 
 func TestHalfOpenConnectionsGetNoEvents(t *testing.T) {
@@ -295,7 +287,7 @@ func TestHalfOpenConnectionsGetNoEvents(t *testing.T) {
 	g.wantAnswer(http.StatusConflict, `"error":"\"Half-open connection\" is still going on`,
 		"POST", "/playground/kill-server")
 	g.wantSoon("there is a pod that podcount does not see", func() bool { return g.label() != g.truth() })
-	g.relay.breakSilent() // podcount would notice the silence after 45 s
+	g.breakConnections() // podcount would notice the silence after 45 s
 	got := g.reports().last("half-open")
 	testkit.WantEqual(t, "the state of "+got.Text, got.State, isDone)
 	testkit.WantText(t, got.Text,

@@ -20,8 +20,7 @@
 //   - playground.go is what the buttons share, and measures what podcount does;
 //   - buttons.go and buttons_*.go are the buttons, and presses.go reports what happens after a press;
 //   - proxy.go serves the page and the buttons;
-//   - replicas.go runs the processes of podcount, with flags as in flags.go;
-//   - relay.go is between podcount and the server, and can make connections half-open.
+//   - replicas.go runs the processes of podcount, with flags as in flags.go.
 package main
 
 import (
@@ -56,12 +55,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "playground: leave out -page: the playground sets it, and shows the page itself")
 		return 2
 	}
-	p, err := newPlayground(args[0], podcountFlags, usualPauses, stdout, stderr)
-	if err == nil {
-		defer p.close()
-		err = p.run(args[1], stops, disturbances)
-	}
-	if err != nil {
+	p := newPlayground(args[0], podcountFlags, usualPauses, stdout, stderr)
+	defer p.close()
+	if err := p.run(args[1], stops, disturbances); err != nil {
 		fmt.Fprintln(stderr, "playground:", err)
 		return 1
 	}
@@ -91,7 +87,7 @@ func (p *playground) run(dir string, stops, disturbances <-chan os.Signal) error
 	}
 	_, err = exec.LookPath("kubectl")
 	hasKubectl := err == nil
-	p.presses.work.Go(func() { p.introduce(introduction(front.url(), p.url(), file, hasKubectl)) })
+	p.presses.work.Go(func() { p.introduce(introduction(front.url(), p.endpoint.URL, file, hasKubectl)) })
 	return p.live(stops, disturbances)
 }
 

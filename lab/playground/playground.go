@@ -19,7 +19,6 @@ type playground struct {
 	cancel   context.CancelFunc
 	endpoint *fakekube.Endpoint
 	cluster  *cluster
-	relay    *relay
 	replicas *replicas
 	presses  *presses
 	out      io.Writer
@@ -53,9 +52,7 @@ var usualPauses = pauses{
 }
 
 // newPlayground starts the server. The caller starts podcount, which is the program.
-func newPlayground(
-	program string, podcountFlags flags, pauses pauses, stdout, stderr io.Writer,
-) (*playground, error) {
+func newPlayground(program string, podcountFlags flags, pauses pauses, stdout, stderr io.Writer) *playground {
 	ctx, cancel := context.WithCancel(context.Background())
 	p := &playground{
 		ctx:     ctx,
@@ -69,18 +66,9 @@ func newPlayground(
 	}
 	p.replicas = newReplicas(program, p.leads, stdout, stderr)
 	p.endpoint = p.cluster.fake.Listen("https")
-	var err error
-	p.relay, err = startRelay(strings.TrimPrefix(p.endpoint.URL, "https://"))
-	if err != nil {
-		p.endpoint.Close()
-		return nil, err
-	}
-	p.cluster.host = p.relay.address()
-	return p, nil
+	p.cluster.host = p.endpoint.Addr()
+	return p
 }
-
-// url returns the address of the API server.
-func (p *playground) url() string { return "https://" + p.relay.address() }
 
 // writeKubeconfig writes a kubeconfig to a directory, and returns its absolute name.
 func (p *playground) writeKubeconfig(dir string) (file string, err error) {
@@ -88,7 +76,7 @@ func (p *playground) writeKubeconfig(dir string) (file string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return writeOwnKubeconfig(dir, fakekube.Kubeconfig(p.url(), p.endpoint.CA, "token: "+token))
+	return writeOwnKubeconfig(dir, fakekube.Kubeconfig(p.endpoint.URL, p.endpoint.CA, "token: "+token))
 }
 
 // stop ends what the buttons do, and the processes of podcount. It returns an error if one of them had to be killed.
@@ -102,7 +90,6 @@ func (p *playground) stop() error {
 func (p *playground) close() {
 	p.cancel()
 	p.cluster.end()
-	p.relay.close()
 	p.endpoint.Close()
 }
 

@@ -45,10 +45,7 @@ func TestPageSaysThatPodcountIsAway(t *testing.T) {
 }
 
 func TestEveryButtonSaysWhatToExpect(t *testing.T) {
-	p, err := newPlayground("", nil, usualPauses, &testkit.Buffer{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := newPlayground("", nil, usualPauses, &testkit.Buffer{}, nil)
 	defer p.close()
 	names := map[string]bool{}
 	for _, b := range p.shownButtons().Buttons {
