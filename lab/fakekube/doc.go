@@ -39,6 +39,8 @@
 // server has little Capacity (Limit), one of its addresses is cut off (CutOff), a right is gone (Forbid), or a webhook
 // changes what clients write (Mutate).
 //
+// With an Upstream, the fake is a proxy that lets faults happen before another server, such as a real one.
+//
 // # Resources
 //
 // A resource is named by its plural, as in paths: "pods", "nodes", "namespaces", "events", "configmaps", "secrets",

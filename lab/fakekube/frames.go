@@ -15,7 +15,8 @@ import (
 //   - In a list, each item is a frame. What precedes the first item is a frame too, and so is what follows the last.
 //   - Any other answer is one frame.
 //
-// Frames are those of the bytes that are sent. A compressed answer is one frame.
+// Frames are those of the bytes that are sent. A compressed answer is one frame. In the answer of an Upstream that is
+// neither JSON nor protobuf, so is each part that arrives.
 
 // CutFrame breaks off the answer at the end of a frame, or some bytes before or after it, as soon as these bytes are
 // sent. Frames are counted from 1. Frame 0 ends where the body begins. The answer must be long enough.

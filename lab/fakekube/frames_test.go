@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -84,6 +85,10 @@ func TestItemsAndEventsAreFrames(t *testing.T) {
 				for i, frame := range frames {
 					wantText(t, frame, row.want[i])
 				}
+				behind := framesOf(t, proxyOf(t, f), row.target, row.accept)
+				if !slices.Equal(behind, frames) {
+					t.Errorf("as an upstream, it has the frames %q, want %q", behind, frames)
+				}
 			})
 		})
 	}
@@ -94,6 +99,7 @@ func TestAnswerIsCutAtItsFrames(t *testing.T) {
 		for _, accept := range []string{mediaJSON, mediaProtobuf} {
 			synctest.Test(t, func(t *testing.T) {
 				f := fakeWithTwoPods()
+				proxy := proxyOf(t, f)
 				frames := framesOf(t, f, target, accept)
 				whole := strings.Join(frames, "")
 				for frame := range len(frames) + 1 {
@@ -101,7 +107,9 @@ func TestAnswerIsCutAtItsFrames(t *testing.T) {
 					for _, extra := range []int{-1, 0, 1} {
 						isInside := end+extra >= 0 && end+extra <= len(whole)
 						if isInside {
-							checkCut(t, f, target, accept, CutFrame{Frame: frame, Extra: extra}, end+extra)
+							cut := CutFrame{Frame: frame, Extra: extra}
+							checkCut(t, f, target, accept, cut, end+extra)
+							checkCut(t, proxy, target, accept, cut, end+extra)
 						}
 					}
 				}

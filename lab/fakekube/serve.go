@@ -23,6 +23,10 @@ func (s *Server) serveNormally(w http.ResponseWriter, r *http.Request, info Requ
 		return
 	}
 	defer req.leaveSeat()
+	if s.Upstream != nil {
+		s.serveUpstream(w, r, info, arrival)
+		return
+	}
 	defer req.finish()
 	if req.rejectUnparsablePath() || req.rejectInvalidTimeout() || !s.authenticateAndAuthorize(req) {
 		return

@@ -38,6 +38,16 @@ type Server struct {
 	// Spy, if set, observes requests, answers and changes.
 	Spy Spy
 
+	// Upstream, if set, answers the requests instead of the fake, for example an httputil.ReverseProxy to a real API
+	// server. The fake is then a proxy that lets faults happen: Received, Inject, Script, CutOff, EndWatches,
+	// BreakWatches, Limit (except for PerObject) and a Network work as ever. What concerns objects and their changes,
+	// such as Put, Compact, Lag, SendFrame or a Lie, has no effect, and a Spy hears of requests only.
+	//
+	// The upstream checks credentials. Allow and AddUser tell the fake whose tokens they are, so that Requests.User
+	// can be a name. An upstream that panics with http.ErrAbortHandler breaks off its answer. An answer in JSON or
+	// protobuf is passed on as a whole, or event by event if it is a watch; any other answer, as it comes.
+	Upstream http.Handler
+
 	// mu guards all fields below.
 	mu sync.Mutex
 

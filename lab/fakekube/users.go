@@ -100,7 +100,7 @@ func (s *Server) user(r *http.Request) (u userInfo, isKnown bool) {
 		return found.user, true
 	case hasToken && isIssued, judgesCertificate:
 		return userInfo{}, false
-	case !s.requiresCredential:
+	case !s.requiresCredential && s.Upstream == nil:
 		return admin, true
 	case hasCredential(r):
 		return userInfo{}, false
