@@ -20,9 +20,9 @@
 // # Serving
 //
 // Listen serves over TCP in real time. NewNetwork serves over an in-process network, which also works in a bubble of
-// testing/synctest, where hours of virtual time pass at once. Both can break connections (Kill), refuse them (Refuse) or
-// make them half-open (GoSilent). NewTCPNetwork is for a handler that stands before a fake. An Authority issues server
-// and client certificates, and Kubeconfig writes a kubeconfig.
+// testing/synctest, where hours of virtual time pass at once. Both can break connections (Kill), refuse them (Refuse)
+// or make them half-open (GoSilent). NewTCPNetwork is for a handler that stands before a fake. An Authority issues
+// server and client certificates, and Kubeconfig writes a kubeconfig.
 //
 // # What a test can do
 //

@@ -144,6 +144,40 @@ func TestRequestsMatchByAllFields(t *testing.T) {
 	}
 }
 
+func TestRelistIsAnyRequestForAllObjects(t *testing.T) {
+	for request, want := range map[string]bool{
+		"GET /api/v1/pods": true,
+		"GET /api/v1/namespaces/default/pods?labelSelector=a":                               true,
+		"GET /api/v1/pods?resourceVersion=0":                                                true,
+		"GET /api/v1/pods?resourceVersion=42&resourceVersionMatch=Exact":                    true,
+		"GET /api/v1/pods?limit=500":                                                        true,
+		"GET /api/v1/pods?limit=500&continue=next":                                          true,
+		"GET /api/v1/pods?limit=1&continue=next":                                            true,
+		"GET /api/v1/pods?limit=1":                                                          false,
+		"GET /api/v1/pods?limit=1&continue=":                                                false,
+		"GET /api/v1/pods?watch=true":                                                       true,
+		"GET /api/v1/pods?watch=true&resourceVersion=0":                                     true,
+		"GET /api/v1/watch/pods":                                                            true,
+		"GET /api/v1/pods?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan": true,
+		"GET /api/v1/pods?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=42": true,
+		"GET /api/v1/pods?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan":                   false,
+		"GET /api/v1/pods?watch=1&resourceVersion=42&allowWatchBookmarks=true":                                 false,
+		"GET /api/v1/watch/pods?resourceVersion=42":                                                            false,
+		"GET /api/v1/watch/namespaces/default/pods/web":                                                        false,
+		"GET /api/v1/namespaces/default/pods/web":                                                              false,
+		"DELETE /api/v1/namespaces/default/pods":                                                               false,
+		"GET /version":                                                                                         false,
+	} {
+		method, target, _ := strings.Cut(request, " ")
+		q := requestOf(httptest.NewRequest(method, target, nil))
+		for _, verb := range []string{"relist", "create|relist"} {
+			if got := (Requests{Verb: verb}).matches(q); got != want {
+				t.Errorf("%s is one of %s: %v", request, verb, got)
+			}
+		}
+	}
+}
+
 func TestCountsSelectRequests(t *testing.T) {
 	for counts, want := range map[string]string{
 		"once":                      "x.........",

@@ -73,8 +73,8 @@ func serverPair(ca *Authority, hostPort string) *tls.Certificate {
 	return &pair
 }
 
-// serveFunc configures a server for a Network, and returns its Serve or, with a TLSConfig, its ServeTLS. The server does
-// not log errors of connections, because tests cause them.
+// serveFunc configures a server for a Network, and returns its Serve or, with a TLSConfig, its ServeTLS. The server
+// does not log errors of connections, because tests cause them.
 func serveFunc(server *http.Server) func(net.Listener) error {
 	server.ErrorLog = cmp.Or(server.ErrorLog, log.New(io.Discard, "", 0))
 	server.ConnContext = withConn

@@ -44,13 +44,10 @@ type listOptions struct {
 // readListOptions parses and validates the parameters of a list or a watch, in the server's order. If they are
 // invalid, it answers so and returns false.
 func (r *request) readListOptions() bool {
-	o := listOptions{
-		versionText:        r.query.Get("resourceVersion"),
-		match:              r.query.Get("resourceVersionMatch"),
-		token:              r.query.Get("continue"),
-		hasInitialEvents:   r.query.Has("sendInitialEvents"),
-		wantsInitialEvents: isOn(r.query, "sendInitialEvents"),
-		wantsBookmarks:     isOn(r.query, "allowWatchBookmarks"),
+	o := parseListOptions(r.query)
+	isWatch := r.info.Verb == "watch"
+	if isWatch {
+		o.setWatchDefaults()
 	}
 	seconds, err := integer(r.query, "timeoutSeconds")
 	if err != nil {
@@ -64,10 +61,6 @@ func (r *request) readListOptions() bool {
 	}
 	const longest = 1 << 31 // in seconds; prevents an overflow of the duration
 	o.timeout = time.Duration(max(-1, min(seconds, longest))) * time.Second
-	isWatch := r.info.Verb == "watch"
-	if isWatch {
-		o.setWatchDefaults()
-	}
 	if !r.checkSelectors() {
 		return false
 	}
@@ -83,6 +76,18 @@ func (r *request) readListOptions() bool {
 	}
 	r.listOptions = o
 	return true
+}
+
+// parseListOptions parses all parameters that cannot be invalid by themselves.
+func parseListOptions(query url.Values) listOptions {
+	return listOptions{
+		versionText:        query.Get("resourceVersion"),
+		match:              query.Get("resourceVersionMatch"),
+		token:              query.Get("continue"),
+		hasInitialEvents:   query.Has("sendInitialEvents"),
+		wantsInitialEvents: isOn(query, "sendInitialEvents"),
+		wantsBookmarks:     isOn(query, "allowWatchBookmarks"),
+	}
 }
 
 // setWatchDefaults requests initial events for a watch that does not say where to begin.

@@ -350,7 +350,9 @@ func TestPlainServerEndsDespiteAWatch(t *testing.T) {
 }
 
 func TestListenNeedsAnAddress(t *testing.T) {
-	for _, on := range []string{"tcp", "127.0.0.1:8443", "https://127.0.0.1", "https://127.0.0.1:1/", "ftp://127.0.0.1:1"} {
+	for _, on := range []string{
+		"tcp", "127.0.0.1:8443", "https://127.0.0.1", "https://127.0.0.1:1/", "ftp://127.0.0.1:1",
+	} {
 		wantPanic(t, `the fake serves http, https, or at a URL such as "https://127.0.0.1:8443", not "`+on, func() {
 			New().Listen(on)
 		})

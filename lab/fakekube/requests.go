@@ -11,7 +11,10 @@ import (
 // A field holds alternatives separated by "|", and an alternative that ends in "*" is a prefix: the Resource
 // "pods|nodes" matches both, and the Name "web-*" matches every name with that prefix.
 type Requests struct {
-	// Verb is a verb as in Route, or "write", which means create, update, patch, delete and deletecollection.
+	// Verb is a verb as in Route, "write", or "relist". "write" means create, update, patch, delete and
+	// deletecollection. "relist" is any form in which a client asks for all objects: a list, whole or any of its pages,
+	// of any version; and a watch that begins with all objects, because it says sendInitialEvents=true or names no
+	// version. A list with limit=1 that continues none is no relist: it asks for the version.
 	Verb string
 
 	// Resource is the plural name, with the subresource as in RBAC: "pods/status" is only the status, and "pods"
@@ -35,8 +38,8 @@ type Requests struct {
 // writingVerbs are the verbs that "write" stands for.
 const writingVerbs = "create|update|patch|delete|deletecollection"
 
-// verbs are those of RBAC, "write", and the HTTP methods of requests outside of the resources.
-const verbs = "list|watch|get|write|head|options|post|put|" + writingVerbs
+// verbs are those of RBAC, "write", "relist", and the HTTP methods of requests outside of the resources.
+const verbs = "list|watch|relist|get|write|head|options|post|put|" + writingVerbs
 
 // matches reports whether a request is selected.
 func (r Requests) matches(q Request) bool {
@@ -56,9 +59,26 @@ func (r Requests) matchesResource(q Request) bool {
 
 // matchesSender matches only the verb, the user, the host and If, not the object of the request.
 func (r Requests) matchesSender(q Request) bool {
-	wanted := strings.ReplaceAll(r.Verb, "write", writingVerbs)
 	isByUser := matchesField(r.User, q.User) || q.Token != "" && matchesField(r.User, q.Token)
-	return matchesField(wanted, q.Verb) && isByUser && matchesField(r.Host, q.Host) && (r.If == nil || r.If(q))
+	return r.matchesVerb(q) && isByUser && matchesField(r.Host, q.Host) && (r.If == nil || r.If(q))
+}
+
+func (r Requests) matchesVerb(q Request) bool {
+	wanted := strings.ReplaceAll(r.Verb, "write", writingVerbs)
+	return matchesField(wanted, q.Verb) || q.isRelist() && matchesField(wanted, "relist")
+}
+
+// isRelist reports whether the client asks for all objects.
+func (q Request) isRelist() bool {
+	switch q.Verb {
+	case "list":
+		return q.Query.Get("limit") != "1" || q.Query.Get("continue") != ""
+	case "watch":
+		options := parseListOptions(q.Query)
+		options.setWatchDefaults()
+		return options.wantsInitialEvents && q.Name == ""
+	}
+	return false
 }
 
 // matchesField reports whether a field of Requests matches a value.
@@ -83,8 +103,8 @@ const subresources = "status|scale|token|eviction|binding|log|exec|attach|portfo
 func (r Requests) problem() string {
 	for verb := range strings.SplitSeq(r.Verb, "|") {
 		if verb != "" && !matchesField(verbs, verb) && !strings.HasSuffix(verb, "*") {
-			return fmt.Sprintf("%q is no verb: list, watch, get, create, update, patch, delete, "+
-				"deletecollection and write are, and * is any", verb)
+			return fmt.Sprintf("%q is no verb: list, watch, relist, get, create, update, patch, "+
+				"delete, deletecollection and write are, and * is any", verb)
 		}
 	}
 	if strings.HasPrefix(r.Resource, "/") {

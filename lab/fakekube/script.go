@@ -33,9 +33,9 @@ import (
 //	         | "reset" "before" "acting" | "reset" "after" "acting"
 //	         | "lie" "about" N "changes"
 //
-// The words correspond to the fields of Fault, Requests and the effects. "*" is any verb or resource. A word must be
-// quoted as in Go if it contains blanks, ends with a comma or a colon, or is "in", "by" or "at". "#" starts a
-// comment.
+// The words correspond to the fields of Fault, Requests and the effects. "*" is any verb or resource. The verb "relist"
+// is a list, or a watch that begins with all objects, as Requests.Verb says. A word must be quoted as in Go if it
+// contains blanks, ends with a comma or a colon, or is "in", "by" or "at". "#" starts a comment.
 func (s *Server) Script(t TB, text string) []*Injection {
 	t.Helper()
 	var injections []*Injection

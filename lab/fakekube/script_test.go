@@ -53,6 +53,9 @@ func TestScriptAndFaultAreEquivalent(t *testing.T) {
 		"list: cut after frame 3 minus 2 bytes": {
 			On: Requests{Verb: "list"}, Do: CutFrame{Frame: 3, Extra: -2},
 		},
+		"relist pods, 2 times: refuse 503": {
+			On: Requests{Verb: "relist", Resource: "pods"}, Times: 2, Do: Refuse{Code: 503},
+		},
 		"list: truncate":                   {On: Requests{Verb: "list"}, Do: Truncate{}},
 		"list: reset before acting":        {On: Requests{Verb: "list"}, Do: Reset{}},
 		"list: reset after acting":         {On: Requests{Verb: "list"}, Do: Reset{ActsFirst: true}},
@@ -92,7 +95,7 @@ func TestScriptErrorsNameTheColumnAndTheRemedy(t *testing.T) {
 		"":                                    `column 1: there is no fault, such as "list pods: refuse 503"`,
 		"list pods":                           `column 10: the line ends, not : or ,`,
 		": stall":                             `column 1: there is ":", not a verb, such as list, write or *`,
-		"read pods: stall":                    `column 1: "read" is no verb: list, watch, get, create`,
+		"read pods: stall":                    `column 1: "read" is no verb: list, watch, relist, get, create`,
 		"patch nodes/worker-1: stall":         `a name stands after a blank, as in "nodes worker-1"`,
 		"patch nodes a b: stall":              `column 15: there is "b": after the verb come the resource, the name`,
 		"list pods by a in b: stall":          `column 16: there is "in": after the verb`,
