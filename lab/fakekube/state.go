@@ -290,6 +290,13 @@ func (s *Server) Compact() {
 // servers restart, so watches break and the history is gone. Versions assigned since the snapshot are assigned a
 // second time. A client that watches from such a version, which is in the future then, gets no event until the server
 // has passed it.
+//
+// A real restore has an outage: the servers are down until etcd is back, and clients find out from refused connections.
+// These lines do all of it, for each Network of the fake:
+//
+//	network.Kill()
+//	restore() // after as much time as the outage takes
+//	network.Restore()
 func (s *Server) Snapshot() (restore func()) {
 	turnBack := s.Checkpoint()
 	return func() {
