@@ -65,7 +65,7 @@ func (s *Server) Mutate(resource string, change func(Object)) (stop func()) {
 	if !isServed {
 		panic("the fake has no " + resource + ", so nobody can write one")
 	}
-	m := &mutation{k.qualified(), change}
+	m := &mutation{k.place(), change}
 	s.mutations = append(s.mutations, m)
 	return func() {
 		s.mu.Lock()
@@ -77,7 +77,7 @@ func (s *Server) Mutate(resource string, change func(Object)) (stop func()) {
 // mutatedLocked returns the object that the webhooks of Mutate make of one that a client writes.
 func (s *Server) mutatedLocked(k kind, o Object) Object {
 	for _, m := range s.mutations {
-		if m.resource == k.qualified() {
+		if m.resource == k.place() {
 			o = Clone(o)
 			m.change(o)
 		}

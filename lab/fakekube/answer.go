@@ -28,7 +28,7 @@ func (r *request) render(o Object, isBare bool) any {
 		version := TextIn(MetaOf(o), "resourceVersion")
 		return r.tableOf(listMeta{ResourceVersion: version}, []Object{o})
 	}
-	shown := maps.Clone(o)
+	shown := maps.Clone(r.kind.shown(o))
 	delete(shown, "kind")
 	delete(shown, "apiVersion")
 	if !isBare || r.kind.isCustom() {
@@ -65,7 +65,8 @@ func (r *request) answerList(meta listMeta, items []Object) {
 	}
 	if r.mediaType == mediaProtobuf {
 		r.code = 200
-		r.replyProtobuf = protobufAnswer(apiVersion, kind, protobufList(strings.TrimSuffix(kind, "List"), meta, items))
+		typ := typeOfKind(apiVersion, strings.TrimSuffix(kind, "List"))
+		r.replyProtobuf = protobufAnswer(apiVersion, kind, protobufList(typ, meta, r.kind.allShown(items)))
 		if r.spy == nil {
 			return // only a spy needs it in JSON
 		}

@@ -345,7 +345,7 @@ func (k kind) installationIn(kinds []kind) int {
 // removeCustomObjectsLocked removes all objects of a definition's kind.
 func (s *Server) removeCustomObjectsLocked(crd Object) {
 	for _, k := range s.customKindsLocked(crd) {
-		for key := range s.objects[k.qualified()] {
+		for key := range s.objects[k.place()] {
 			s.removeLocked(k.qualified(), key)
 		}
 	}

@@ -179,12 +179,15 @@ func (k kind) toStored(sent Object) (o Object, unknown []string, err error) {
 		if err != nil {
 			return nil, nil, err
 		}
-	case structs[k.kind] != nil:
-		converted, err := convert(k.kind, sent)
+	case structs[k.typ()] != nil:
+		converted, err := convert(k.typ(), sent)
 		if err != nil {
 			return nil, nil, err
 		}
 		o, _ = converted.(Object)
+		if k.isNewEvent() {
+			return k.stored().toStored(renamed(o, oldEventFields))
+		}
 	default:
 		o = Clone(sent)
 	}
@@ -223,8 +226,7 @@ func (r *request) failDecoding(kind, version, reason string) {
 func (r *request) checkType(t typeMeta) bool {
 	if r.kind.isCustom() {
 		if t.APIVersion != r.kind.apiVersion() {
-			r.badRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)",
-				t.APIVersion, r.kind.apiVersion()))
+			r.failVersion(t.APIVersion)
 			return false
 		}
 		if t.Kind != r.kind.kind {
@@ -251,9 +253,19 @@ func (r *request) checkType(t typeMeta) bool {
 		r.failDecoding(named, version, notRegistered(typeMeta{APIVersion: apiVersion, Kind: named}))
 		return false
 	}
+	if r.arrival.kinds[i].place() == r.kind.place() {
+		r.failVersion(apiVersion)
+		return false
+	}
 	r.failDecoding(named, version, fmt.Sprintf("converting (%s.%s) to (%s.%s): unknown conversion",
-		version, named, goPackage(r.kind.group), r.kind.kind))
+		version, named, goPackage(r.kind.stored().group), r.kind.kind))
 	return false
+}
+
+// failVersion answers 400 because an object that a client sends is of another version than the path.
+func (r *request) failVersion(apiVersion string) {
+	r.badRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)",
+		apiVersion, r.kind.apiVersion()))
 }
 
 // goPackage returns the name of the Go package with the types of a group in the server's source.

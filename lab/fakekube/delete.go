@@ -26,7 +26,7 @@ func (s *Server) delete(r *request) {
 		r.failWith(403, "Forbidden", message, r.details())
 		return
 	}
-	old := s.objects[r.kind.qualified()][r.key]
+	old := s.objects[r.kind.place()][r.key]
 	if old == nil {
 		r.notFound()
 		return
@@ -60,7 +60,7 @@ func (s *Server) deleteCollection(r *request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, listed := range r.items {
-		old := s.objects[r.kind.qualified()][KeyOf(listed)]
+		old := s.objects[r.kind.place()][KeyOf(listed)]
 		if old != nil && d.failedPrecondition(r.kind, old) == "" {
 			s.deleteLocked(r.kind, old, d)
 		}
@@ -93,8 +93,10 @@ func (r *request) failedPrecondition(message string) {
 	if !r.kind.hasOwnDeletion() {
 		details["kind"] = r.kind.kind
 		qualified = r.kind.kind
-		if r.kind.group != "" {
-			qualified += "." + r.kind.group
+		if group := r.kind.stored().group; group != "" {
+			qualified += "." + group
+		} else {
+			delete(details, "group")
 		}
 	}
 	conflict := fmt.Sprintf("Operation cannot be fulfilled on %s %q: %s", qualified, r.key.Name, message)
@@ -305,7 +307,7 @@ func markTerminating(o Object, grace int64) {
 // finishDeletionLocked plays the controllers of a cluster for a terminating object: the node of a pod stops it, and
 // the garbage collector removes its finalizers. It leaves dependent objects alone.
 func (s *Server) finishDeletionLocked(k kind, key Key) {
-	o := Clone(s.objects[k.qualified()][key])
+	o := Clone(s.objects[k.place()][key])
 	if graceOf(o) > 0 && s.HasKubelets {
 		return
 	}

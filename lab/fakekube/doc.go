@@ -49,6 +49,10 @@
 // create the reviews that show what they may do (SelfSubjectAccessReview and others) and who they are
 // (SelfSubjectReview).
 //
+// Events are served in the core group and in events.k8s.io, which share them. Put, Get and the like have them in the
+// form of the core group. A resource "events" of Requests is that of both groups, and "events.events.k8s.io" is that of
+// the second.
+//
 // Serve adds other built-in kinds, such as Services and Deployments. A CustomResourceDefinition adds a custom resource,
 // whether a client creates it or Put stores it. If two groups have the same plural, methods such as Put and Get need
 // the group as well: "widgets.example.com".
@@ -77,8 +81,8 @@
 //
 // # Limits
 //
-// The fake does not convert between versions, collect garbage, schedule pods, or store anything on disk. Unknown paths
-// are a 404. Compared with a real server, it also lacks:
+// The fake does not convert between versions or groups (except for Events), collect garbage, schedule pods, or store
+// anything on disk. Unknown paths are a 404. Compared with a real server, it also lacks:
 //   - the fields, defaults and checks of all other built-in kinds, of which Serve knows only the metadata;
 //   - server-side apply, which is a 415, and managedFields;
 //   - YAML, which is a 415 in requests and a 406 in answers;

@@ -68,6 +68,11 @@ var builtIn = []kind{
 		isNamespaced: true,
 	},
 	{
+		group: eventsGroup, version: "v1", resource: "events", kind: "Event", singular: "event",
+		shortNames:   []string{"ev"},
+		isNamespaced: true,
+	},
+	{
 		group: "authentication.k8s.io", version: "v1",
 		resource: "selfsubjectreviews", kind: "SelfSubjectReview", singular: "selfsubjectreview",
 		isReview: true,
@@ -147,8 +152,7 @@ func (k kind) path() string {
 	return "apis/" + k.group + "/" + k.version
 }
 
-// qualified returns the resource as in messages: "pods" or "leases.coordination.k8s.io". Server.objects uses it as
-// its key.
+// qualified returns the resource as in messages: "pods" or "leases.coordination.k8s.io".
 func (k kind) qualified() string {
 	if k.group == "" {
 		return k.resource
@@ -167,7 +171,15 @@ func (k kind) typ() string {
 	if k.isAdded {
 		return untypedObject
 	}
-	return k.kind
+	return typeOfKind(k.apiVersion(), k.kind)
+}
+
+// typeOfKind returns the type of a built-in kind in the schema.
+func typeOfKind(apiVersion, kind string) string {
+	if strings.HasPrefix(apiVersion, eventsGroup+"/") {
+		return "events." + kind
+	}
+	return kind
 }
 
 // isDefinition reports whether the kind is CustomResourceDefinition.
@@ -192,7 +204,7 @@ func (s *Server) kindLocked(resource string) (k kind, isServed bool) {
 	}
 	i := slices.IndexFunc(s.kinds, func(k kind) bool { return k.resource == resource })
 	if i < 0 {
-		i = slices.IndexFunc(s.kinds, func(k kind) bool { return k.qualified() == resource })
+		i = slices.IndexFunc(s.kinds, func(k kind) bool { return k.place() == resource })
 	}
 	if i < 0 || s.kinds[i].isReview {
 		return kind{}, false
@@ -217,5 +229,5 @@ func (s *Server) objectsLocked(resource string) map[Key]Object {
 	if !isServed {
 		return nil
 	}
-	return s.objects[k.qualified()]
+	return s.objects[k.place()]
 }

@@ -86,6 +86,10 @@ func TestKubectlWorksAgainstTheFake(t *testing.T) {
 	wantText(t, run("get", "pods", "-A"), "dns    0/1     Running")
 	wantText(t, run("get", "nodes", "--show-labels"), "hopegi/pod-count=7")
 	wantText(t, run("get", "events"), "node/cp")
+	wantText(t, run("get", "events.events.k8s.io"), "node/cp")
+	wantText(t, run("get", "events.events.k8s.io", "-o", "jsonpath={..note}"), "pod count changed from 6 to 7")
+	wantText(t, run("events"), "PodCountChanged   Node/cp")
+	wantText(t, run("explain", "events.note", "--api-version", "events.k8s.io/v1"), "<string>")
 	wantText(t, run("describe", "node", "cp"), "pod count changed from 6 to 7")
 	run("run", "mine", "--image=nginx")
 	if f.Get("pods", Key{"default", "mine"}) == nil {

@@ -123,17 +123,17 @@ func (l *lostChanges) observe(c Change, on Requests) {
 // cachedLocked returns the objects of a kind in the watch cache of the API server that serves a request. The caller
 // must not modify the map.
 func (s *Server) cachedLocked(r *request) map[Key]Object {
-	objects := s.objects[r.kind.qualified()]
+	objects := s.objects[r.kind.place()]
 	isCopy := false
 	for _, in := range s.injections {
-		if !in.liesToLocked(r.info) || len(in.lie.cached[r.kind.qualified()]) == 0 {
+		if !in.liesToLocked(r.info) || len(in.lie.cached[r.kind.place()]) == 0 {
 			continue
 		}
 		if !isCopy {
 			objects = maps.Clone(objects)
 			isCopy = true
 		}
-		for key, o := range in.lie.cached[r.kind.qualified()] {
+		for key, o := range in.lie.cached[r.kind.place()] {
 			objects[key] = o
 			if o == nil {
 				delete(objects, key)
@@ -156,7 +156,7 @@ func (s *Server) visibleChangesLocked(r *request, changes []Change) []Change {
 			continue
 		}
 		visible := slices.DeleteFunc(slices.Clone(changes), func(c Change) bool {
-			return c.Resource == r.kind.resource && c.Group == r.kind.group && in.lie.versions[c.Version]
+			return r.kind.hasChanged(c) && in.lie.versions[c.Version]
 		})
 		in.used += len(changes) - len(visible)
 		changes = visible

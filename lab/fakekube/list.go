@@ -163,13 +163,13 @@ func selectedInOrder(all map[Key]Object, selects func(Object) bool) []Object {
 // objectsAtLocked returns the objects of a kind as they were at a version that has not been compacted. It undoes
 // later changes, newest first. The caller must not modify the map.
 func (s *Server) objectsAtLocked(k kind, version int) map[Key]Object {
-	then := s.objects[k.qualified()]
+	then := s.objects[k.place()]
 	isCopy := false
 	for _, c := range slices.Backward(s.history) {
 		if c.Version <= version {
 			break
 		}
-		if c.Resource != k.resource || c.Group != k.group {
+		if !k.hasChanged(c) {
 			continue
 		}
 		if !isCopy {
@@ -205,7 +205,7 @@ func (s *Server) read(r *request) {
 		r.failTooLargeVersion(wanted, s.latestVersion)
 		return
 	}
-	o := s.objects[r.kind.qualified()][r.key]
+	o := s.objects[r.kind.place()][r.key]
 	if o == nil || r.isStatus && !r.kind.hasStatus {
 		r.notFound()
 		return

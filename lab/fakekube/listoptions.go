@@ -207,4 +207,4 @@ func (r *request) failTooLargeVersion(wanted uint64, current int) {
 
 // isCached reports whether a real server answers from its watch cache. It does so for all kinds except Events, which
 // it reads from etcd.
-func (k kind) isCached() bool { return k.group != "" || k.resource != "events" }
+func (k kind) isCached() bool { return k.place() != "events" }

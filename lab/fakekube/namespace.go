@@ -35,14 +35,14 @@ func (s *Server) deleteNamespaceLocked(k kind, old Object, d *deletion) Object {
 func (s *Server) deleteNamespaceContentLocked(k kind, namespace string) {
 	now := int64(0)
 	for _, key := range s.keysLocked(k, namespace) {
-		s.deleteLocked(k, s.objects[k.qualified()][key], &deletion{grace: &now, policy: "Background"})
+		s.deleteLocked(k, s.objects[k.place()][key], &deletion{grace: &now, policy: "Background"})
 	}
 }
 
 // keysLocked returns the sorted keys of the objects of a kind in a namespace.
 func (s *Server) keysLocked(k kind, namespace string) []Key {
 	var keys []Key
-	for key := range s.objects[k.qualified()] {
+	for key := range s.objects[k.place()] {
 		if key.Namespace == namespace {
 			keys = append(keys, key)
 		}
@@ -53,7 +53,7 @@ func (s *Server) keysLocked(k kind, namespace string) []Key {
 
 // hasObjectsLocked reports whether a namespace contains objects of a kind.
 func (s *Server) hasObjectsLocked(k kind, namespace string) bool {
-	for key := range s.objects[k.qualified()] {
+	for key := range s.objects[k.place()] {
 		if key.Namespace == namespace {
 			return true
 		}

@@ -186,6 +186,6 @@ func (k kind) goType() string {
 	if k.isCustom() {
 		return "*unstructured.Unstructured"
 	}
-	name, _, _ := strings.Cut(cmp.Or(k.group, "core"), ".")
+	name, _, _ := strings.Cut(cmp.Or(k.stored().group, "core"), ".")
 	return "*" + name + "." + k.kind
 }

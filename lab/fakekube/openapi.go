@@ -84,7 +84,7 @@ func (v groupVersion) openAPI() Object {
 			addSchemas(schemas, "ObjectMeta")
 			continue
 		}
-		addSchemas(schemas, k.kind)
+		addSchemas(schemas, k.typ())
 		schema, _ := schemas[k.schemaName()].(Object)
 		if schema != nil {
 			schema["x-kubernetes-group-version-kind"] = k.groupVersionKind()
@@ -109,7 +109,7 @@ func (k kind) schemaName() string {
 	case k.isAdded:
 		return schemaNameOf(goPackage(k.group) + "." + k.version + "." + k.kind)
 	case !k.isCustom():
-		return schemaNameOf(k.kind)
+		return schemaNameOf(k.typ())
 	}
 	words := strings.Split(k.group, ".")
 	slices.Reverse(words)

@@ -30,7 +30,7 @@ func (s *Server) patch(r *request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.objects[r.kind.qualified()][r.key]
+	old := s.objects[r.kind.place()][r.key]
 	if old == nil || r.isStatus && !r.kind.hasStatus {
 		r.notFound()
 		return
@@ -88,7 +88,7 @@ func (e patchTooLarge) Error() string {
 
 // applyPatch returns the patched object. If the patch fails, it answers so and returns nil.
 func (r *request) applyPatch(media string, old Object) Object {
-	o := Clone(old)
+	o := Clone(r.kind.shown(old))
 	o["kind"] = r.kind.kind
 	o["apiVersion"] = r.kind.apiVersion()
 	o, err := r.kind.patchObject(media, o, r.body)

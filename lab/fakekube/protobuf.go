@@ -34,16 +34,17 @@ func Protobuf(answer []byte) []byte {
 	if err := json.Unmarshal(answer, &o); err != nil {
 		panic(err)
 	}
+	apiVersion := TextIn(o, "apiVersion")
 	kind := TextIn(o, "kind")
 	items, isList := o["items"].([]any)
 	var m wireMessage
 	if isList {
 		m.value(1, "ListMeta", o["metadata"])
-		m.value(2, "[]"+protoTypeOf(strings.TrimSuffix(kind, "List")), items)
+		m.value(2, "[]"+protoTypeOf(apiVersion, strings.TrimSuffix(kind, "List")), items)
 	} else {
-		m.object(protoTypeOf(kind), o)
+		m.object(protoTypeOf(apiVersion, kind), o)
 	}
-	return protobufAnswer(TextIn(o, "apiVersion"), kind, m)
+	return protobufAnswer(apiVersion, kind, m)
 }
 
 // protobufAnswer wraps a message in the API's envelope, which names its type.
@@ -60,9 +61,9 @@ func protobufAnswer(apiVersion, kind string, m wireMessage) []byte {
 	return append([]byte(protobufMagic), unknown...)
 }
 
-// protobufList does the same as Protobuf for a list, but directly from its objects, in a third of the time. kind is
+// protobufList does the same as Protobuf for a list, but directly from its objects, in a third of the time. typ is
 // that of the items.
-func protobufList(kind string, meta listMeta, items []Object) wireMessage {
+func protobufList(typ string, meta listMeta, items []Object) wireMessage {
 	remaining := any(nil)
 	if meta.RemainingItemCount > 0 {
 		remaining = float64(meta.RemainingItemCount)
@@ -78,17 +79,17 @@ func protobufList(kind string, meta listMeta, items []Object) wireMessage {
 		"remainingItemCount": remaining,
 	})
 	for _, o := range items {
-		m.value(2, kind, o)
+		m.value(2, typ, o)
 	}
 	return m
 }
 
 // protoTypeOf returns the type of a kind. It defaults to Pod.
-func protoTypeOf(kind string) string {
+func protoTypeOf(apiVersion, kind string) string {
 	if kind == "" {
 		return "Pod"
 	}
-	return kind
+	return typeOfKind(apiVersion, kind)
 }
 
 // protobufEvent returns a watch event in protobuf, preceded by its length. o is an object as encoded by Protobuf.

@@ -83,7 +83,7 @@ func protoNumber(word, digits string) int {
 
 // hasProtobuf reports whether the fake supports the kind in protobuf.
 func (k kind) hasProtobuf() bool {
-	return k.isKnown() && len(protoTypes[k.kind]) > 0
+	return k.isKnown() && len(protoTypes[k.typ()]) > 0
 }
 
 // protoFieldOf finds a field by its numbers.

@@ -65,11 +65,12 @@ func openEnvelope(data []byte) (t typeMeta, message []byte, err error) {
 
 // fromProtobuf decodes an object without its envelope.
 func fromProtobuf(t typeMeta, message []byte) (Object, error) {
-	if protoTypes[t.Kind] == nil {
+	typ := typeOfKind(t.APIVersion, t.Kind)
+	if protoTypes[typ] == nil {
 		return nil, errors.New("the fake has no protobuf of " + t.Kind)
 	}
 	o := Object{}
-	if err := readMessage(o, t.Kind, 0, message); err != nil {
+	if err := readMessage(o, typ, 0, message); err != nil {
 		return nil, err
 	}
 	o["apiVersion"] = t.APIVersion

@@ -72,7 +72,7 @@ func describeValue(value any) string {
 
 // refuse answers 422 with everything that is wrong with the request's object.
 func (r *request) refuse(causes []cause) {
-	r.refuseAs(r.kind.kind, r.kind.group, r.key.Name, causes)
+	r.refuseAs(r.kind.kind, r.kind.stored().group, r.key.Name, causes)
 }
 
 // refuseAs is refuse for something else than the request's object, such as the options of a request.

@@ -18,7 +18,7 @@ import (
 //	kept        answers show the field as sent, even if it is an empty text
 //	nonzero     answers do not show the field if it is 0 or false
 //
-// Types have their Go names.
+// Types have their Go names. Where two groups have a type of the same name, its Go package precedes one of them.
 //
 //go:embed schema.txt
 var schemaText string

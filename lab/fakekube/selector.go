@@ -1,6 +1,7 @@
 package fakekube
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -31,10 +32,11 @@ func newSelector(k kind, namespace, labelSelector, fieldSelector string) (func(O
 	if err != nil {
 		return nil, err
 	}
-	for _, term := range fields {
+	for i, term := range fields {
 		if !k.isSelectableBy(term.field) {
 			return nil, errors.New(k.unknownField(term.field))
 		}
+		fields[i].field = k.storedField(term.field)
 	}
 	return func(o Object) bool {
 		if namespace != "" && TextIn(MetaOf(o), "namespace") != namespace {
@@ -282,6 +284,12 @@ var selectableFields = map[string][]string{
 		"involvedObject.namespace", "involvedObject.resourceVersion", "involvedObject.uid",
 		"reason", "reportingComponent", "source", "type",
 	},
+	"events.events.k8s.io": {
+		"metadata.name", "metadata.namespace",
+		"regarding.apiVersion", "regarding.fieldPath", "regarding.kind", "regarding.name", "regarding.namespace",
+		"regarding.resourceVersion", "regarding.uid",
+		"reason", "reportingController", "type",
+	},
 }
 
 // isSelectableBy reports whether a field selector may name the field. The definition of a custom resource may add
@@ -331,7 +339,7 @@ func fieldOf(o Object, field string) string {
 	case "spec.host": // an old name of the field
 		field = "spec.nodeName"
 	case "source":
-		field = "source.component"
+		return cmp.Or(TextIn(o, "source", "component"), TextIn(o, "reportingComponent"))
 	}
 	path := strings.Split(field, ".")
 	last := len(path) - 1

@@ -75,7 +75,7 @@ func (s *Server) Edit(resource string, key Key, change func(Object)) Object {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k, _ := s.kindLocked(resource)
-	old := s.objects[k.qualified()][key]
+	old := s.objects[k.place()][key]
 	if old == nil {
 		panic(fmt.Sprintf("the fake has no %s %s to edit", resource, key))
 	}
@@ -102,7 +102,7 @@ func (s *Server) putLocked(resource string, o Object) Object {
 		panic(fmt.Sprintf("%s %q has the namespace %q, but %[1]s are in none", resource, key.Name, key.Namespace))
 	}
 	o = Clone(o)
-	s.setSystemMetadataLocked(k, s.objects[k.qualified()][KeyOf(o)], o)
+	s.setSystemMetadataLocked(k, s.objects[k.place()][KeyOf(o)], o)
 	return s.storeLocked(k, o)
 }
 
@@ -125,17 +125,17 @@ func (s *Server) setSystemMetadataLocked(k kind, old, o Object) {
 // storeLocked stores an object under a new version. It stores o itself, not a copy, so the caller must not modify it
 // afterwards.
 func (s *Server) storeLocked(k kind, o Object) Object {
-	all := s.objects[k.qualified()]
+	all := s.objects[k.place()]
 	if all == nil {
 		all = map[Key]Object{}
-		s.objects[k.qualified()] = all
+		s.objects[k.place()] = all
 	}
 	key := KeyOf(o)
 	old := all[key]
 	s.latestVersion++
 	MetaOf(o)["resourceVersion"] = strconv.Itoa(s.latestVersion)
 	all[key] = o
-	s.recordLocked(Change{Version: s.latestVersion, Group: k.group, Resource: k.resource, Old: old, New: o})
+	s.recordLocked(Change{Version: s.latestVersion, Group: k.stored().group, Resource: k.resource, Old: old, New: o})
 	return o
 }
 
@@ -151,11 +151,11 @@ func (s *Server) replaceLocked(k kind, o Object, isDryRun bool) Object {
 
 // eraseLocked removes an object and returns it with the version of its removal.
 func (s *Server) eraseLocked(k kind, key Key) Object {
-	all := s.objects[k.qualified()]
+	all := s.objects[k.place()]
 	old := all[key]
 	s.latestVersion++
 	delete(all, key)
-	s.recordLocked(Change{Version: s.latestVersion, Group: k.group, Resource: k.resource, Old: old})
+	s.recordLocked(Change{Version: s.latestVersion, Group: k.stored().group, Resource: k.resource, Old: old})
 	removed := Clone(old)
 	MetaOf(removed)["resourceVersion"] = strconv.Itoa(s.latestVersion)
 	s.removeNamespaceIfEmptyLocked(key.Namespace)
@@ -230,7 +230,7 @@ func (s *Server) Remove(resource string, key Key) Object {
 
 func (s *Server) removeLocked(resource string, key Key) Object {
 	k, _ := s.kindLocked(resource)
-	old := s.objects[k.qualified()][key]
+	old := s.objects[k.place()][key]
 	if old == nil {
 		return nil
 	}

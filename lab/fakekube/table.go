@@ -73,7 +73,7 @@ func (k kind) printer() printer {
 	case k.isAdded:
 		return agePrinter
 	}
-	p, hasOwn := printers[k.qualified()]
+	p, hasOwn := printers[k.place()]
 	if !hasOwn {
 		return createdPrinter
 	}

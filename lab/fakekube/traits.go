@@ -61,5 +61,5 @@ func (k kind) traits() traits {
 	case k.isAdded:
 		return added
 	}
-	return builtInTraits[k.qualified()]
+	return builtInTraits[k.place()]
 }

@@ -30,7 +30,7 @@ type converter struct {
 func (t *converter) typeError(v any, typ string) error {
 	at := ""
 	if len(t.path) > 0 {
-		at = "Go struct field " + t.owner + "." + strings.Join(t.path, ".")
+		at = "Go struct field " + goName(t.owner) + "." + strings.Join(t.path, ".")
 	} else {
 		at = "Go value"
 	}
@@ -64,10 +64,13 @@ func goType(typ string) string {
 		return "map[string]" + goType(items)
 	}
 	if _, isStruct := structs[typ]; isStruct {
-		return "v1." + typ
+		return "v1." + goName(typ)
 	}
 	return typ
 }
+
+// goName returns the Go name of a type, without the package that may precede it in the schema.
+func goName(typ string) string { return typ[strings.LastIndex(typ, ".")+1:] }
 
 func (t *converter) value(v any, typ string) (any, error) {
 	switch {

@@ -11,7 +11,7 @@ import (
 
 // validateSpec validates everything but the metadata of a built-in object.
 func (k kind) validateSpec(old, o Object) []cause {
-	switch k.qualified() {
+	switch k.place() {
 	case "pods":
 		return validatePod(old, o)
 	case "nodes":
@@ -19,7 +19,7 @@ func (k kind) validateSpec(old, o Object) []cause {
 	case "namespaces":
 		return validateNamespace(o)
 	case "events":
-		return validateEvent(o)
+		return k.validateEvent(old, o)
 	case "configmaps", "secrets":
 		return k.validateData(old, o)
 	case "leases.coordination.k8s.io":
@@ -63,18 +63,6 @@ func validateNamespaceFinalizer(path, finalizer string) []cause {
 		causes = append(causes, invalidValue(path, finalizer, reason))
 	}
 	return causes
-}
-
-// validateEvent validates an Event.
-func validateEvent(o Object) []cause {
-	about := objectIn(o, "involvedObject")
-	namespace := TextIn(MetaOf(o), "namespace")
-	named := TextIn(about, "namespace")
-	isOfCluster := named == "" && namespace == "default"
-	if named != namespace && !isOfCluster {
-		return []cause{invalidValue("involvedObject.namespace", named, "does not match event.namespace")}
-	}
-	return nil
 }
 
 // validateLease validates a Lease.

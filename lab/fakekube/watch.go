@@ -223,7 +223,7 @@ func (s *Server) isGoneLocked(r *request) bool {
 // sendChange sends the event for a change if it concerns this watch. An object that becomes selected is ADDED, and
 // one that is no longer selected is DELETED.
 func (w *watcher) sendChange(c Change) {
-	if c.Resource != w.r.kind.resource || c.Group != w.r.kind.group || c.Lost {
+	if !w.r.kind.hasChanged(c) || c.Lost {
 		return
 	}
 	wasSelected := c.Old != nil && w.selects(c.Old)

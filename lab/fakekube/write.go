@@ -35,7 +35,7 @@ func (s *Server) create(r *request) {
 		r.internalError("resourceVersion should not be set on objects to be created")
 		return
 	}
-	if existing := s.objects[r.kind.qualified()][r.key]; existing != nil {
+	if existing := s.objects[r.kind.place()][r.key]; existing != nil {
 		r.alreadyExists(existing)
 		return
 	}
@@ -67,7 +67,7 @@ func (r *request) alreadyExists(existing Object) {
 // createdLocked stores a new object and returns it. In a dry run, it only returns what would have been stored.
 func (s *Server) createdLocked(r *request, o Object) Object {
 	if !r.options.isDryRun {
-		return s.putLocked(r.kind.qualified(), o)
+		return s.putLocked(r.kind.place(), o)
 	}
 	o = Clone(o)
 	s.setSystemMetadataLocked(r.kind, nil, o)
@@ -108,7 +108,7 @@ func (s *Server) update(r *request) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old := s.objects[r.kind.qualified()][r.key]
+	old := s.objects[r.kind.place()][r.key]
 	if r.rejectInvalidName() {
 		return
 	}
@@ -203,7 +203,7 @@ func (s *Server) writeLocked(r *request, stored, o Object) {
 
 // completed returns an object with the defaults that it would have if a client had written it.
 func (k kind) completed(o Object) Object {
-	full, _, err := k.toStored(Clone(o))
+	full, _, err := k.stored().toStored(Clone(o))
 	if err != nil {
 		return o // Put may have stored an invalid object
 	}
