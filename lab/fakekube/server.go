@@ -41,7 +41,7 @@ type Server struct {
 	// Upstream, if set, answers the requests instead of the fake, for example an httputil.ReverseProxy to a real API
 	// server. The fake is then a proxy that lets faults happen: Received, Inject, Script, CutOff, EndWatches,
 	// BreakWatches, Limit (except for PerObject) and a Network work as ever. What concerns objects and their changes,
-	// such as Put, Compact, Lag, SendFrame or a Lie, has no effect, and a Spy hears of requests only.
+	// such as Put, Compact, Lag, SendFrame or a Lie, has no effect, and a Spy does not hear of the upstream's answers.
 	//
 	// The upstream checks credentials. Allow and AddUser tell the fake whose tokens they are, so that Requests.User
 	// can be a name. An upstream that panics with http.ErrAbortHandler breaks off its answer. An answer in JSON or
