@@ -495,11 +495,10 @@ func (r *Reflector[T]) recordFailure(problem string, err error) (wait time.Durat
 	return wait
 }
 
-// waitAfterFailure adds a failure to those that follow one another. It returns how long to wait before the next
-// request: as long as the server asks, but at least for the backoff.
+// waitAfterFailure adds a failure to those that follow one another, and returns how long to wait before the next
+// request.
 func waitAfterFailure(streak *retry.Streak, err error) (wait time.Duration) {
-	backoff := retry.Backoff(streak.Add(backoffResetAfter), initialBackoff, maxBackoff)
-	return max(backoff, kube.RetryAfter(err))
+	return streak.Fail(kube.RetryAfter(err), initialBackoff, maxBackoff)
 }
 
 // relist makes the store equal to one complete list. If the list fails, even after many objects, the store stays as it
@@ -1042,8 +1041,8 @@ func (r *Reflector[T]) consume(ctx context.Context, request kube.Request, body *
 	if r.watchedSince.IsZero() {
 		r.watchedSince = start
 	}
-	r.failed.Works()
-	r.expired.Works()
+	r.failed.Works(backoffResetAfter)
+	r.expired.Works(backoffResetAfter)
 	r.lostAt.Store(nil)
 	from := r.resumeVersion
 	end := watchEnd{isOpened: true}
@@ -1571,7 +1570,8 @@ const maxQuestions = 3
 // askAndAwaitWatch asks the server for its newest version, and gives the watch some time to reach it. It returns the
 // reason why Run must list. If waiting has ended, there is no reason.
 func (r *Reflector[T]) askAndAwaitWatch(waiting context.Context) (reasonToList string) {
-	for tries := 1; tries <= maxQuestions; tries++ {
+	var failed retry.Streak
+	for range maxQuestions {
 		if retry.Sleep(waiting, r.untilNextQuestion()) != nil {
 			return ""
 		}
@@ -1593,7 +1593,7 @@ func (r *Reflector[T]) askAndAwaitWatch(waiting context.Context) (reasonToList s
 			return ""
 		}
 		r.confirmOutage.Failed("confirm", "cannot confirm the cache", kube.PauseBetweenComplaints(err), "err", err)
-		retry.Sleep(waiting, retry.Backoff(tries, initialBackoff, maxBackoff))
+		retry.Sleep(waiting, waitAfterFailure(&failed, err))
 	}
 	return "elected"
 }

@@ -396,16 +396,17 @@ func TestRefusedWatchBacksOffAndKeepsItsVersion(t *testing.T) {
 		Body: jsonEvent("ERROR", `{"kind":"Status","status":"Failure","reason":"TooManyRequests","code":429}`),
 	}
 	page := fakekube.Reply{Header: map[string]string{"Content-Type": "text/html"}, Body: "<html>"}
-	const longestRetryAfter = 2 * time.Second // "Retry-After: 1" asks for 1 s; the client adds up to 1 s
+	backoffs := []time.Duration{initialBackoff, 2 * initialBackoff, 4 * initialBackoff, 8 * initialBackoff}
+	asked := []time.Duration{time.Second, time.Second, time.Second, time.Second} // the first backoff is no longer
 	for _, row := range []struct {
 		name     string
 		do       fakekube.Effect
-		minDelay time.Duration // the upper bound of each delay is at least this
+		shortest []time.Duration // the delays, without their jitter of up to as much again
 	}{
-		{"429 with Retry-After, plain text", tooMany, longestRetryAfter},
-		{"429 in the stream", tooManyInStream, 0},
-		{"500", fakekube.Reply{Code: 500, Body: "{}"}, 0},
-		{"a page that is no JSON", page, 0},
+		{"429 with Retry-After, plain text", tooMany, asked},
+		{"429 in the stream", tooManyInStream, backoffs},
+		{"500", fakekube.Reply{Code: 500, Body: "{}"}, backoffs},
+		{"a page that is no JSON", page, backoffs},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
@@ -419,11 +420,9 @@ func TestRefusedWatchBacksOffAndKeepsItsVersion(t *testing.T) {
 
 				watches := podWatches(f)
 				testkit.WantNumber(t, "watches", len(watches), 5)
-				for i := 1; i < len(watches); i++ {
-					shortest := 800 * time.Millisecond << (i - 1)
-					longest := max(2*shortest, row.minDelay)
-					delay := watches[i].At.Sub(watches[i-1].At)
-					testkit.WantBetween(t, fmt.Sprintf("delay of retry %d", i), delay, shortest, longest)
+				for i, shortest := range row.shortest {
+					delay := watches[i+1].At.Sub(watches[i].At)
+					testkit.WantBetween(t, fmt.Sprintf("delay of retry %d", i+1), delay, shortest, 2*shortest)
 				}
 			})
 		})
@@ -450,25 +449,6 @@ func TestBackoffBeginsAgainOnceWatchesWork(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A server that is just back asks for patience. Its outage before that must not lengthen the wait.
-func TestRefusalAfterAnOutageWaitsAsLongAsTheServerAsks(t *testing.T) {
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		r := reflectPods(t, f)
-		testkit.Pass(time.Minute)
-		r.net.Kill()
-		testkit.Pass(2 * time.Minute)
-		f.Script(t, "watch pods, 2 times: refuse 429 retry-after 1s")
-		r.net.Restore()
-		testkit.Pass(2 * time.Minute) // The wait that has begun in the outage takes up to a minute.
-		watches := podWatches(f)
-		last := len(watches) - 1
-		for _, i := range []int{last - 1, last} {
-			wait := watches[i].At.Sub(watches[i-1].At)
-			testkit.WantBetween(t, "the wait after a refusal", wait, time.Second, 4*initialBackoff)
-		}
-	})
 }
 
 // A server that is back after an outage may have forgotten the version, and ask for patience.
@@ -2457,6 +2437,17 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 			},
 			shortest: 40 * time.Second,
 			longest:  51 * time.Second,
+		},
+		{
+			name: "the question is refused for a second, again and again",
+			before: func(t *testing.T, f *fakekube.Server, _ *testReflector) {
+				f.AddPod("default", "new", "")
+				questions := fakekube.Requests{If: isVersionQuestion}
+				f.Inject(t, suite.StatusFault(questions, maxQuestions, 429, "TooManyRequests", nil, "Retry-After", "1"))
+			},
+			shortest: 3 * time.Second,
+			longest:  6 * time.Second, // with the jitter
+			relist:   "elected",
 		},
 		{
 			name: "the question is not answered",

@@ -47,11 +47,12 @@ const (
 func rates() []rate {
 	return []rate{
 		{
-			// The list, and the watch after it, are refused at most 3 times each. The six backoffs take at most 101 s.
-			// A write is refused at most 3 times, too, and waits for up to 2 s each time.
+			// The list, and the watch after it, are refused at most 3 times each. Three of these waits take at most 2 s,
+			// and then three backoffs at most 12 s. A write is refused at most 3 times, too, and waits for up to 2 s
+			// each time.
 			name:              "half of all answers are 429",
 			begin:             (*sim).refuseHalf,
-			maxAge:            125 * time.Second,
+			maxAge:            40 * time.Second,
 			maxPerSecond:      100,
 			maxReadsPerMinute: 16,
 			maxLists:          4,

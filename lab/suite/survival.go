@@ -25,6 +25,7 @@ var Survival = Topic{
 	{"a kind that gets no answer mutes no other fault", sickKind},
 	{"the log of an outage tells how old the labels are", ageOfLabels},
 	{"a write that found no server is repeated when there is one", writeIsRepeated},
+	{"a server that is back is asked again when it says, or soon", backWithRefusals},
 	{"the next process finishes what a killed one left half done", nextProcess},
 }
 
@@ -451,9 +452,12 @@ func ageOfLabels(t *testing.T, podcount Program) {
 func halfDead(t *testing.T, podcount Program) {
 	isList := func(r fakekube.Request) bool { return r.Verb == "list" && r.Resource == "pods" }
 	watchesPods := func(r fakekube.Request) bool { return r.Verb == "watch" && r.Resource == "pods" }
+	writesNodes := func(r fakekube.Request) bool { return r.Verb == "patch" && r.Resource == "nodes" }
 	isSecondPage := func(r fakekube.Request) bool { return isList(r) && r.Query.Has("continue") }
 	ofPods := fakekube.Requests{Verb: "watch", Resource: "pods"}
 	ofNodes := fakekube.Requests{Verb: "watch", Resource: "nodes"}
+	writes := fakekube.Requests{Verb: "patch", Resource: "nodes"}
+	patience := fakekube.Refuse{Code: 429, RetryAfter: time.Second}
 	proxyPage := fakekube.Reply{
 		Code:   504,
 		Header: map[string]string{"Content-Type": "text/html"},
@@ -503,7 +507,19 @@ func halfDead(t *testing.T, podcount Program) {
 			always(f, fakekube.Requests{Verb: "patch"}, fakekube.DropRequest{})
 			f.AddPod("default", "more", "")
 			comeAndGo(f, ofNodes)
-		}, func(r fakekube.Request) bool { return r.Verb == "patch" && r.Resource == "nodes" }, 50},
+		}, writesNodes, 50},
+		{"it asks for patience for ever", func(_ *testing.T, f *fakekube.Server, _ *Process) {
+			always(f, ofPods, patience)
+			f.BreakWatches()
+		}, watchesPods, 25},
+		{"it asks writes for patience for ever", func(_ *testing.T, f *fakekube.Server, _ *Process) {
+			always(f, writes, patience)
+			f.AddPod("default", "more", "")
+		}, writesNodes, 25},
+		{"it asks for patience, and a proxy says that it is away", func(_ *testing.T, f *fakekube.Server, _ *Process) {
+			inTurn(f, ofPods, patience, proxyPage)
+			f.BreakWatches()
+		}, watchesPods, 25},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
@@ -567,6 +583,12 @@ func always(f *fakekube.Server, on fakekube.Requests, do fakekube.Effect) {
 	f.InjectUnchecked(fakekube.Fault{On: on, Times: fakekube.Always, Do: do})
 }
 
+// inTurn lets a server that is half dead fail in two ways in turn, for ever.
+func inTurn(f *fakekube.Server, on fakekube.Requests, first, second fakekube.Effect) {
+	f.InjectUnchecked(fakekube.Fault{On: on, Every: 2, Times: fakekube.Always, Do: second})
+	always(f, on, first)
+}
+
 // writeIsRepeated shows that a label does not wait for the backoff of its key when the server is back.
 func writeIsRepeated(t *testing.T, podcount Program) {
 	for range 40 { // because of the jitter
@@ -588,6 +610,52 @@ func writeIsRepeated(t *testing.T, podcount Program) {
 			}
 			testkit.Pass(time.Second)
 			WantLabel(t, f, "cp", TotalLabel, "2")
+		})
+	}
+}
+
+// backWithRefusals shows that after an outage, podcount waits as long as the server asks, and no longer. If the server
+// does not say how long, the waits are those after its first failures. In both cases, the outage does not count.
+func backWithRefusals(t *testing.T, podcount Program) {
+	watches := fakekube.Requests{Verb: "watch", Resource: "pods"}
+	lists := fakekube.Requests{If: IsList("pods")}
+	tooMany := func(on fakekube.Requests) fakekube.Fault {
+		return StatusFault(on, 3, 429, "TooManyRequests", nil, "Retry-After", "1")
+	}
+	fails := func(on fakekube.Requests) fakekube.Fault { return StatusFault(on, 3, 500, "InternalError", nil) }
+	const asked = 3 * time.Second // The jitter is at most as long again.
+	const backoffs = (1 + 2 + 4) * reflectorBackoff
+	for _, row := range []struct {
+		name              string
+		fault             fakekube.Fault
+		shortest, longest time.Duration // from the first refusal to the request after the third
+	}{
+		{"a watch, 429 with Retry-After", tooMany(watches), asked, 2 * asked},
+		{"a list, 429 with Retry-After", tooMany(lists), asked, 2 * asked},
+		{"a watch, 500", fails(watches), backoffs, 2 * backoffs},
+		{"a list, 500", fails(lists), backoffs, 2 * backoffs},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			for range 10 { // because of the jitter
+				Simulate(t, func(t *testing.T, f *fakekube.Server) {
+					f.AddNode("cp", ControlPlane)
+					fixture.AddPods(f, 1)
+					p := podcount.Start(t, f)
+					testkit.Pass(time.Minute)
+					p.Net.Kill()
+					testkit.Pass(15 * time.Second)
+					fixture.AddPods(f, 3)
+					f.Compact() // so that podcount must list
+					before := len(f.Received(row.fault.On))
+					f.Inject(t, row.fault)
+					p.Net.Restore()
+					testkit.Pass(10 * time.Minute)
+					WantLabel(t, f, "cp", TotalLabel, "3")
+					sent := f.Received(row.fault.On)[before:]
+					took := sent[3].At.Sub(sent[0].At)
+					testkit.WantBetween(t, "the time that the refusals cost", took, row.shortest, row.longest)
+				})
+			}
 		})
 	}
 }

@@ -40,26 +40,42 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// Streak counts failures that follow one another. The zero Streak has none. Only one goroutine may use it.
+// maxBelieved is how often in a Streak a stated wait replaces the backoff. client-go believes it ten times for each
+// request. But with ten, a thousand podcounts that shared an overloaded server sent twice as many lists as with none, and
+// all had theirs later (TestCrowdRecovers). With three, they had them about as soon.
+const maxBelieved = 3
+
+// Streak is a row of failures, and says how long to wait after each. The zero Streak has none. Only one goroutine may
+// use it.
+//
+// A server that states a wait knows best when to come again, so at first that wait is believed. But an overloaded server
+// may state one second to everybody, and again each time. So after maxBelieved stated waits, a backoff begins.
 type Streak struct {
-	count      int
-	worksSince time.Time // zero while the last failure lasts
+	believed int       // failures after which the stated wait was believed
+	others   int       // all other failures, which lengthen the backoff
+	endsAt   time.Time // when the streak ends if all works until then; zero while the last failure lasts
 }
 
-// Add adds a failure, and returns how many there are now. If all has worked for longer than quiet, the streak begins
-// anew.
-func (s *Streak) Add(quiet time.Duration) (count int) {
-	if !s.worksSince.IsZero() && time.Since(s.worksSince) > quiet {
-		s.count = 0
+// Fail adds a failure, and returns how long to wait before the next try. stated is the wait that the server has stated
+// for this failure, with jitter, or 0. See Backoff for base and limit.
+func (s *Streak) Fail(stated, base, limit time.Duration) (wait time.Duration) {
+	hasEnded := !s.endsAt.IsZero() && time.Now().After(s.endsAt)
+	if hasEnded {
+		*s = Streak{}
 	}
-	s.count++
-	s.worksSince = time.Time{}
-	return s.count
+	s.endsAt = time.Time{}
+	if stated > 0 && s.believed < maxBelieved {
+		s.believed++
+		return stated
+	}
+	s.others++
+	return max(stated, Backoff(s.others, base, limit))
 }
 
-// Works tells that what had failed works. The wait after a failure is no time in which it works, nor is the next try.
-func (s *Streak) Works() {
-	if s.worksSince.IsZero() {
-		s.worksSince = time.Now()
+// Works tells that what had failed works. If it does for longer than quiet, the streak ends. The wait after a failure is
+// no time in which it works, nor is the next try.
+func (s *Streak) Works(quiet time.Duration) {
+	if s.endsAt.IsZero() {
+		s.endsAt = time.Now().Add(quiet)
 	}
 }

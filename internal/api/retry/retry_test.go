@@ -66,22 +66,43 @@ func TestStreakBeginsAnewOnlyOnceAllHasWorkedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const quiet = time.Minute
 		var s Streak
-		want := func(count int) {
+		want := func(backoff time.Duration) {
 			t.Helper()
-			testkit.WantNumber(t, "failures", s.Add(quiet), count)
+			testkit.WantBetween(t, "the wait", s.Fail(0, time.Second, time.Hour), backoff, 2*backoff)
 		}
-		want(1)
+		want(1 * time.Second)
 		testkit.Pass(time.Hour) // a long wait, or a long try
-		want(2)
-		s.Works()
+		want(2 * time.Second)
+		s.Works(quiet)
 		testkit.Pass(quiet)
-		want(3)
-		s.Works()
+		want(4 * time.Second)
+		s.Works(quiet)
 		testkit.Pass(quiet)
-		s.Works() // It still works.
+		s.Works(quiet) // It still works.
 		testkit.Pass(time.Second)
-		want(1)
+		want(1 * time.Second)
 	})
+}
+
+// A server that states a wait is believed, but not for ever: it may be overloaded. The failures for which it states none
+// lengthen no wait that it states.
+func TestStatedWaitsReplaceTheBackoffThreeTimes(t *testing.T) {
+	const base = 800 * time.Millisecond
+	var s Streak
+	for i, row := range []struct{ stated, shortest, longest time.Duration }{
+		{time.Second, time.Second, time.Second},
+		{0, base, 2 * base},
+		{0, 2 * base, 4 * base},
+		{0, 4 * base, 8 * base},
+		{time.Second, time.Second, time.Second},
+		{time.Minute, time.Minute, time.Minute},
+		{time.Second, 8 * base, 16 * base},
+		{time.Minute, time.Minute, time.Minute}, // longer than the backoff
+		{0, 32 * base, 64 * base},
+	} {
+		wait := s.Fail(row.stated, base, 30*time.Second)
+		testkit.WantBetween(t, fmt.Sprintf("wait %d", i+1), wait, row.shortest, row.longest)
+	}
 }
 
 func TestSleepEndsWithItsTimeOrItsContext(t *testing.T) {
