@@ -1621,13 +1621,14 @@ func (m *manager) prepare(c *Controller) {
 	c.life = m.life
 	c.trace = m.trace
 	c.queue = NewQueue(m.life.Stop, QueueOptions[Key]{
-		Name:       c.Name,
-		Backoff:    5 * time.Millisecond,
-		MaxBackoff: 30 * time.Second,
-		IsUrgent:   c.callIsUrgent,
-		Log:        m.log,
-		Metrics:    m.metrics,
-		Trace:      m.trace,
+		Name:         c.Name,
+		Backoff:      5 * time.Millisecond,
+		MaxBackoff:   30 * time.Second,
+		IsUnanswered: kube.IsUnanswered,
+		IsUrgent:     c.callIsUrgent,
+		Log:          m.log,
+		Metrics:      m.metrics,
+		Trace:        m.trace,
 	})
 	c.pace = retry.NewBucket(m.options.QPS, m.options.Burst)
 	if m.options.DryRun {
@@ -1642,7 +1643,7 @@ func (m *manager) retryWrites() {
 		return
 	}
 	for _, c := range m.active {
-		c.queue.RetryNow(kube.IsUnanswered)
+		c.queue.RetryNow()
 	}
 }
 

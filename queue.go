@@ -20,8 +20,9 @@ type Result struct {
 	// RequeueAfter adds the key again after this time, if the reconcile succeeded. 0 does not add it.
 	RequeueAfter time.Duration
 
-	// RetryAfter is how long to wait before the next try, if the reconcile failed. The manager raises it to what the
-	// server asked for. The key waits for this time or for its backoff, whichever is longer.
+	// RetryAfter is how long to wait before the next try, if the reconcile failed, or 0 for the key's backoff. The
+	// manager raises it to what the server asked for. A key that asks for it again and again waits at least for its
+	// backoff: see retry.Streak.
 	RetryAfter time.Duration
 }
 
@@ -47,7 +48,7 @@ type Queue[K comparable] struct {
 	lastGetAt    time.Time           // when a worker last got a key
 }
 
-// QueueOptions configure a queue. All of them are required except IsUrgent and Trace.
+// QueueOptions configure a queue. All of them are required except IsUnanswered, IsUrgent and Trace.
 type QueueOptions[K comparable] struct {
 	// Name is the controller's name, for the log and the metrics.
 	Name string
@@ -55,6 +56,11 @@ type QueueOptions[K comparable] struct {
 	// Backoff and MaxBackoff are the base and the limit of a key's backoff: see retry.Backoff.
 	Backoff    time.Duration
 	MaxBackoff time.Duration
+
+	// IsUnanswered reports whether an error says that the server does not answer. These failures of a key have a
+	// backoff of their own, so that they do not lengthen the wait for a server that is back. If it is nil, no error
+	// says that.
+	IsUnanswered func(error) bool
 
 	// IsUrgent reports whether a key goes before the ordinary ones. The queue calls it when the key becomes ready, and
 	// again whenever the key is updated while it is ready and not yet urgent. It must return at once, and must not call
@@ -69,6 +75,9 @@ type QueueOptions[K comparable] struct {
 // NewQueue starts a queue, which ends with ctx. After that, all methods do nothing. Only a Get that runs at that moment
 // may still return a key.
 func NewQueue[K comparable](ctx context.Context, o QueueOptions[K]) *Queue[K] {
+	if o.IsUnanswered == nil {
+		o.IsUnanswered = func(error) bool { return false }
+	}
 	if o.IsUrgent == nil {
 		o.IsUrgent = func(K) bool { return false }
 	}
@@ -112,8 +121,7 @@ func (q *Queue[K]) Get() (key K, ok bool) {
 }
 
 // Done gives back a key that Get returned. If err is nil, Done forgets the key's failures, and adds the key again after
-// result.RequeueAfter, unless that is 0. Otherwise the key is handed out again after its backoff or result.RetryAfter,
-// whichever is longer.
+// result.RequeueAfter, unless that is 0. Otherwise the key is handed out again after result.RetryAfter or its backoff.
 func (q *Queue[K]) Done(key K, result Result, err error) {
 	q.update("done", func(item *queueItem[K]) {
 		q.options.Metrics.Observe(item.stageBegan, "workqueue_work_duration_seconds", q.options.Name)
@@ -138,12 +146,12 @@ func (q *Queue[K]) Done(key K, result Result, err error) {
 	}
 }
 
-// RetryNow ends the backoff of the keys to whose last error this applies: its reason is gone.
-func (q *Queue[K]) RetryNow(applies func(err error) bool) {
+// RetryNow ends the backoff of the keys whose last reconcile got no answer, because the server answers again.
+func (q *Queue[K]) RetryNow() {
 	q.do(func() {
 		for _, item := range q.items {
 			isWaiting := item.stage == stageWaiting && item.failing != nil
-			if isWaiting && applies(item.failing.lastErr) {
+			if isWaiting && q.options.IsUnanswered(item.failing.lastErr) {
 				item.notBefore = time.Now()
 				q.settle(item)
 				q.logStep("retry now", item)
@@ -288,6 +296,9 @@ type keyFailures struct {
 	count   int
 	since   time.Time // when the first of them was
 	lastErr error
+
+	unanswered retry.Streak // those for which IsUnanswered holds
+	others     retry.Streak
 }
 
 // failures returns how many failures there were in a row.
@@ -382,15 +393,19 @@ func (q *Queue[K]) update(step string, change func(*queueItem[K]), keys ...K) {
 	})
 }
 
-// backOff makes a key that failed wait for its backoff or for retryAfter, whichever is longer.
+// backOff makes a key that failed wait for retryAfter or its backoff.
 func (q *Queue[K]) backOff(item *queueItem[K], retryAfter time.Duration, err error) {
 	if item.failing == nil {
 		item.failing = &keyFailures{since: time.Now()}
 	}
 	item.failing.count++
 	item.failing.lastErr = err
-	backoff := retry.Backoff(item.failing.count, q.options.Backoff, q.options.MaxBackoff)
-	item.notBefore = time.Now().Add(max(backoff, retryAfter))
+	streak := &item.failing.others
+	if q.options.IsUnanswered(err) {
+		streak = &item.failing.unanswered
+	}
+	wait := streak.Fail(retryAfter, q.options.Backoff, q.options.MaxBackoff)
+	item.notBefore = time.Now().Add(wait)
 	item.dirty = true
 	q.settleAt(item.key, item.notBefore)
 	q.options.Metrics.Count("workqueue_retries_total", q.options.Name)

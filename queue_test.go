@@ -19,14 +19,18 @@ import (
 	"podcount/lab/testkit"
 )
 
+// errAway is the error of a server that does not answer.
+var errAway = errors.New("the server is away")
+
 // quietQueue returns the options of a queue without a log.
 func quietQueue[K comparable](backoff, maxBackoff time.Duration) QueueOptions[K] {
 	return QueueOptions[K]{
-		Name:       "test",
-		Backoff:    backoff,
-		MaxBackoff: maxBackoff,
-		Log:        slog.New(slog.DiscardHandler),
-		Metrics:    metrics.NewRegistry(),
+		Name:         "test",
+		Backoff:      backoff,
+		MaxBackoff:   maxBackoff,
+		IsUnanswered: func(err error) bool { return errors.Is(err, errAway) },
+		Log:          slog.New(slog.DiscardHandler),
+		Metrics:      metrics.NewRegistry(),
 	}
 }
 
@@ -84,8 +88,6 @@ func TestQueueHandsOutAKeyOnceAndInOrder(t *testing.T) {
 
 func TestRetryNowEndsTheBackoffOfTheKeysThatAreMeant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		errAway := errors.New("the server is away")
-		isAway := func(err error) bool { return errors.Is(err, errAway) }
 		q := testQueue(t)
 		for _, row := range []struct {
 			key string
@@ -96,9 +98,9 @@ func TestRetryNowEndsTheBackoffOfTheKeysThatAreMeant(t *testing.T) {
 			q.Done(row.key, Result{RetryAfter: time.Hour}, row.err)
 		}
 		q.AddAfter("added later", time.Hour)
-		q.RetryNow(isAway)
+		q.RetryNow()
 		wantReady(t, q, "away", "")
-		q.RetryNow(isAway) // A worker has the key.
+		q.RetryNow() // A worker has the key.
 		wantReady(t, q, "")
 		q.Done("away", Result{RetryAfter: time.Hour}, errAway)
 		wantReady(t, q, "")
@@ -399,6 +401,29 @@ func TestFailedKeyWaitsForRetryAfter(t *testing.T) {
 		wantReady(t, q, "")
 		testkit.Pass(1)
 		wantReady(t, q, "a")
+	})
+}
+
+// The failures of a key while the server is away do not lengthen its waits when the server is back, nor does a server
+// that is away again begin with short waits.
+func TestUnansweredFailuresOfAKeyHaveABackoffOfTheirOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := testQueue(t)
+		fail := func(retryAfter time.Duration, err error) (wait time.Duration) {
+			q.Add("a")
+			testkit.Pass(time.Minute) // the longest backoff
+			wantReady(t, q, "a")
+			q.Done("a", Result{RetryAfter: retryAfter}, err)
+			return time.Until(q.State().Failing[0].RetryAt)
+		}
+		errFailed := errors.New("the server has an error")
+		for range 12 {
+			fail(0, errAway)
+		}
+		testkit.WantBetween(t, "the first wait after an answer", fail(0, errFailed), 5*time.Millisecond, 10*time.Millisecond)
+		testkit.WantBetween(t, "the wait that it asks for", fail(time.Second, errFailed), time.Second, time.Second)
+		testkit.WantBetween(t, "the second wait", fail(0, errFailed), 10*time.Millisecond, 20*time.Millisecond)
+		testkit.WantBetween(t, "the wait when it is away", fail(0, errAway), 20480*time.Millisecond, 41*time.Second)
 	})
 }
 

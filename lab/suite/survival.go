@@ -520,6 +520,10 @@ func halfDead(t *testing.T, podcount Program) {
 			inTurn(f, ofPods, patience, proxyPage)
 			f.BreakWatches()
 		}, watchesPods, 25},
+		{"it asks writes for patience, and a proxy says that it is away", func(_ *testing.T, f *fakekube.Server, _ *Process) {
+			inTurn(f, writes, patience, proxyPage)
+			f.AddPod("default", "more", "")
+		}, writesNodes, 25},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			Simulate(t, func(t *testing.T, f *fakekube.Server) {
@@ -619,6 +623,7 @@ func writeIsRepeated(t *testing.T, podcount Program) {
 func backWithRefusals(t *testing.T, podcount Program) {
 	watches := fakekube.Requests{Verb: "watch", Resource: "pods"}
 	lists := fakekube.Requests{If: IsList("pods")}
+	writes := fakekube.Requests{Verb: "patch", Resource: "nodes"}
 	tooMany := func(on fakekube.Requests) fakekube.Fault {
 		return StatusFault(on, 3, 429, "TooManyRequests", nil, "Retry-After", "1")
 	}
@@ -632,8 +637,10 @@ func backWithRefusals(t *testing.T, podcount Program) {
 	}{
 		{"a watch, 429 with Retry-After", tooMany(watches), asked, 2 * asked},
 		{"a list, 429 with Retry-After", tooMany(lists), asked, 2 * asked},
+		{"a write, 429 with Retry-After", tooMany(writes), asked, 2 * asked},
 		{"a watch, 500", fails(watches), backoffs, 2 * backoffs},
 		{"a list, 500", fails(lists), backoffs, 2 * backoffs},
+		{"a write, 500", fails(writes), 0, time.Second},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			for range 10 { // because of the jitter
@@ -642,6 +649,9 @@ func backWithRefusals(t *testing.T, podcount Program) {
 					fixture.AddPods(f, 1)
 					p := podcount.Start(t, f)
 					testkit.Pass(time.Minute)
+					f.Script(t, "patch nodes: drop request") // so that the key fails when the server goes
+					fixture.AddPods(f, 2)
+					testkit.Pass(time.Millisecond)
 					p.Net.Kill()
 					testkit.Pass(15 * time.Second)
 					fixture.AddPods(f, 3)
