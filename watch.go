@@ -98,6 +98,9 @@ const (
 	// discoveryInterval is how often the reflector asks whether a resource is installed, ± 20 %.
 	discoveryInterval = 10 * time.Second
 
+	// maxDiscoveryBackoff makes the longest backoff, with its jitter, as long as the longest discoveryInterval.
+	maxDiscoveryBackoff = discoveryInterval * 3 / 5
+
 	// absencesUntilRemoved is how often in a row discovery must lack an installed resource before it counts as removed.
 	// A single 404 proves nothing, because the server may send one while it sets up another resource.
 	absencesUntilRemoved = 2
@@ -163,8 +166,9 @@ type Reflector[T Object[T]] struct {
 	absences int      // answers in a row without the resource
 
 	// What leads to a backoff although the server answers. Each begins anew after backoffResetAfter.
-	failed  retry.Streak // lists and watches
-	expired retry.Streak // watches that ended with a 410
+	failed       retry.Streak // lists and watches
+	expired      retry.Streak // watches that ended with a 410
+	undiscovered retry.Streak // discovery while the resource is not known to be installed
 
 	// Lists.
 	auditAt      time.Time // the next audit is due then
@@ -303,10 +307,15 @@ func (r *Reflector[T]) untilNextDiscovery(err error) time.Duration {
 	switch {
 	case err == nil || errors.Is(err, errNotInstalled):
 		r.discoveryBackoff.Works()
+		r.undiscovered.Works(backoffResetAfter)
+		return jittered(discoveryInterval, 0.2)
 	case kube.IsUnanswered(err):
 		return r.discoveryBackoff.Unanswered(err)
 	case kube.IsAnswer(err):
 		r.discoveryBackoff.Answered()
+	}
+	if r.session == nil { // The resource may be there, but is not listed yet.
+		return r.undiscovered.Fail(kube.RetryAfter(err), initialBackoff, maxDiscoveryBackoff)
 	}
 	return max(kube.RetryAfter(err), jittered(discoveryInterval, 0.2))
 }

@@ -19,6 +19,7 @@ var Controllers = Topic{
 	{"a controller waits for its CRD and stops without it", comingAndGoingCRD},
 	{"the Counts of a removed CRD are forgotten unseen", unseenEndOfCounts},
 	{"the Retry-After of discovery is honoured", retryAfterOfDiscovery},
+	{"a resource is found soon although discovery fails at first", discoveryFailsAtFirst},
 	{"a short 404 or 429 stops no controller", shortAbsence},
 }
 
@@ -184,6 +185,32 @@ func retryAfterOfDiscovery(t *testing.T, podcount Program) {
 		testkit.Pass(13 * time.Second) // jitter adds up to a fifth
 		testkit.WantBetween(t, "discoveries after that", discoveries(f)-before, 1, 2)
 	})
+}
+
+// discoveryFailsAtFirst shows that nobody waits a whole interval for a resource that podcount does not know yet.
+func discoveryFailsAtFirst(t *testing.T, podcount Program) {
+	const asked = 3 * time.Second // The jitter is at most as long again.
+	const backoffs = (1 + 2 + 4) * reflectorBackoff
+	for _, row := range []struct {
+		name     string
+		fault    fakekube.Fault
+		shortest time.Duration // half of the longest, until the first list
+	}{
+		{"429 with Retry-After", StatusFault(discovery, 3, 429, "TooManyRequests", nil, "Retry-After", "1"), asked},
+		{"500", StatusFault(discovery, 3, 500, "InternalError", nil), backoffs},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+				f.Inject(t, row.fault)
+				start := time.Now()
+				podcount.Start(t, f)
+				testkit.Pass(time.Minute)
+				first := fixture.Requests(f, IsList("counts"))[0]
+				testkit.WantBetween(t, "time until the first list", first.At.Sub(start), row.shortest, 2*row.shortest)
+			})
+		})
+	}
 }
 
 func shortAbsence(t *testing.T, podcount Program) {
