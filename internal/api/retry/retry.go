@@ -41,15 +41,15 @@ func Sleep(ctx context.Context, d time.Duration) error {
 }
 
 // maxBelieved is how often in a Streak a stated wait replaces the backoff. client-go believes it ten times for each
-// request. But with ten, a thousand podcounts that shared an overloaded server sent twice as many lists as with none, and
-// all had theirs later (TestCrowdRecovers). With three, they had them about as soon.
+// request. But with ten, a thousand podcounts that shared an overloaded server sent twice as many lists as with none,
+// and the last of them recovered later (TestCrowdRecovers). With three, it recovered about as soon.
 const maxBelieved = 3
 
 // Streak is a row of failures, and says how long to wait after each. The zero Streak has none. Only one goroutine may
 // use it.
 //
-// A server that states a wait knows best when to come again, so at first that wait is believed. But an overloaded server
-// may state one second to everybody, and again each time. So after maxBelieved stated waits, a backoff begins.
+// A server that states a wait knows best when to come again, so at first that wait is believed. But an overloaded
+// server may state one second to everybody, and again each time. So after maxBelieved stated waits, a backoff begins.
 type Streak struct {
 	believed int       // failures after which the stated wait was believed
 	others   int       // all other failures, which lengthen the backoff
@@ -72,8 +72,8 @@ func (s *Streak) Fail(stated, base, limit time.Duration) (wait time.Duration) {
 	return max(stated, Backoff(s.others, base, limit))
 }
 
-// Works tells that what had failed works. If it does for longer than quiet, the streak ends. The wait after a failure is
-// no time in which it works, nor is the next try.
+// Works tells that what had failed works. If it does for longer than quiet, the streak ends. The wait after a failure
+// is no time in which it works, nor is the next try.
 func (s *Streak) Works(quiet time.Duration) {
 	if s.endsAt.IsZero() {
 		s.endsAt = time.Now().Add(quiet)

@@ -84,8 +84,8 @@ func TestStreakBeginsAnewOnlyOnceAllHasWorkedForLong(t *testing.T) {
 	})
 }
 
-// A server that states a wait is believed, but not for ever: it may be overloaded. The failures for which it states none
-// lengthen no wait that it states.
+// A server that states a wait is believed, but not for ever: it may be overloaded. The failures for which it states
+// none lengthen no wait that it states.
 func TestStatedWaitsReplaceTheBackoffThreeTimes(t *testing.T) {
 	const base = 800 * time.Millisecond
 	var s Streak
