@@ -20,6 +20,7 @@ var Controllers = Topic{
 	{"the Counts of a removed CRD are forgotten unseen", unseenEndOfCounts},
 	{"the Retry-After of discovery is honoured", retryAfterOfDiscovery},
 	{"a resource is found soon although discovery fails at first", discoveryFailsAtFirst},
+	{"for a known resource, discovery that fails does not hurry", discoveryFailsLater},
 	{"a short 404 or 429 stops no controller", shortAbsence},
 }
 
@@ -211,6 +212,23 @@ func discoveryFailsAtFirst(t *testing.T, podcount Program) {
 			})
 		})
 	}
+}
+
+// discoveryFailsLater shows that a resource that is watched is asked about no more often because the answers fail.
+func discoveryFailsLater(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+		podcount.Start(t, f)
+		testkit.Pass(time.Second)
+		f.Inject(t, StatusFault(discovery, 3, 429, "TooManyRequests", nil, "Retry-After", "1"))
+		testkit.Pass(time.Minute)
+		sent := f.Received(discovery)
+		testkit.WantBetween(t, "discoveries in a minute", len(sent), 5, 8)
+		for i, r := range sent[1:] {
+			pause := r.At.Sub(sent[i].At)
+			testkit.WantBetween(t, "the time between two", pause, discoveryInterval*4/5, discoveryInterval*6/5)
+		}
+	})
 }
 
 func shortAbsence(t *testing.T, podcount Program) {
