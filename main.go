@@ -1453,6 +1453,7 @@ type manager struct {
 
 	server        string                // the URL of the API server; a password in it is hidden
 	serverBackoff *retry.Shared         // connects the backoffs of all who ask it, while it does not answer
+	restores      *Restores             // connects the caches, so that a restore that one notices is known to all
 	serverOutage  *logging.ServerOutage // logs that it does not answer
 	writesAgain   *retry.Bucket         // limits retryWrites
 
@@ -1508,6 +1509,7 @@ func newManager(o *options.Options, client *kube.Client, life *process.Lifetime,
 	}
 	m.writesAgain = retry.NewBucket(1/maxBackoff.Seconds(), 1)
 	m.serverOutage = logging.NewServerOutage(tel.log, kube.IsUnanswered, m.describeAge)
+	m.restores = &Restores{}
 	m.serverBackoff = retry.NewShared(retry.SharedOptions{
 		Base:      initialBackoff,
 		Limit:     maxBackoff,
@@ -1553,6 +1555,7 @@ func NewCache[T Object[T]](m *manager, kind Kind[T]) *Reflector[T] {
 
 		ServerBackoff: m.serverBackoff,
 		ServerOutage:  m.serverOutage,
+		Restores:      m.restores,
 	})
 }
 

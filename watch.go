@@ -132,6 +132,8 @@ type Reflector[T Object[T]] struct {
 	synced     chan struct{} // closed by markSynced
 	markSynced func()        // may be called more than once
 
+	tellOthers func() // tells the other reflectors of a restored backup: see Restores
+
 	lostAt atomic.Pointer[time.Time] // see LostAt; atomic, because the details of a ServerOutage need it
 
 	// These run while a handler has a change from lists and watches, or from discovery. If one hangs with a change from
@@ -156,6 +158,7 @@ type Reflector[T Object[T]] struct {
 	askAgainAt     time.Time     // newestVersion must not be called before this time
 	newestAnswered string        // the newest version in an answer to Patch since the last complete list; "" if none
 	answeredAt     time.Time     // when newestAnswered arrived
+	isRestored     bool          // another reflector has noticed a restored backup, so Run must list
 	confirmation   *confirmation // what Confirm waits for; nil while it does not wait
 
 	// Only Run and the methods that it calls use the fields below.
@@ -190,6 +193,7 @@ type ReflectorOptions[T Object[T]] struct {
 	Kind          Kind[T]
 	Store         *Store[T]
 	ServerBackoff *retry.Shared         // connects the backoffs of all who ask the server, while it does not answer
+	Restores      *Restores             // connects the reflectors of one etcd
 	ServerOutage  *logging.ServerOutage // logs that the server does not answer
 	Log           *slog.Logger
 	Metrics       *metrics.Registry
@@ -221,6 +225,7 @@ func NewReflector[T Object[T]](o ReflectorOptions[T]) *Reflector[T] {
 		discoveryBackoff: o.ServerBackoff.Join(),
 	}
 	r.markSynced = sync.OnceFunc(func() { close(r.synced) })
+	r.tellOthers = o.Restores.join(r.demandListAfterRestore)
 	r.decoder = newDecoder(&r.kind)
 	return r
 }
@@ -523,7 +528,9 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 		return err // Without Commit, the listing is dropped, and the store does not change.
 	}
 	r.commitList(listing, meta.ResourceVersion, start)
-	r.noticeRestore(answeredBefore, meta.ResourceVersion) // This only says it, because the list has repaired it.
+	if r.noticeRestore(answeredBefore, meta.ResourceVersion) {
+		r.tellOthers() // The list has repaired this store.
+	}
 	r.forgetAnsweredVersion(answeredBefore)
 	r.recordList(start)
 	r.serverBackoff.Works()
@@ -650,6 +657,9 @@ func (r *Reflector[T]) areVersionsTrue(ctx context.Context, version string) (boo
 		return false, err
 	}
 	haveGoneBack := r.noticeRestore(held, newest)
+	if haveGoneBack {
+		r.tellOthers()
+	}
 	return !haveGoneBack, nil
 }
 
@@ -907,6 +917,7 @@ func (r *Reflector[T]) openAndConsume(ctx context.Context) watchEnd {
 	}
 	defer body.Close()
 	if r.suspectsRestore && r.haveVersionsGoneBack(ctx) {
+		r.tellOthers()
 		r.requireRelist("restored")
 		return watchEnd{} // Nothing looks at it, because a list is due.
 	}
@@ -1591,6 +1602,7 @@ func (r *Reflector[T]) askAndAwaitWatch(waiting context.Context) (reasonToList s
 		known := r.newestKnown()
 		newest, err := r.newestVersion(waiting, confirmTimeout)
 		if err == nil && r.noticeRestore(known, newest) {
+			r.tellOthers()
 			return "restored"
 		}
 		if err == nil {
@@ -1672,22 +1684,81 @@ func (r *Reflector[T]) demandList(reasonToList string) {
 	}
 }
 
-// takeDemand makes a list due if Confirm has demanded one.
+// demandListAfterRestore makes Run list as soon as it can, because another reflector has noticed a restored backup. This
+// one may be unable to notice it: meanwhile the server may have used the versions again that this one knows.
+func (r *Reflector[T]) demandListAfterRestore() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.isRestored = true
+	if r.interrupt != nil {
+		r.interrupt()
+	}
+}
+
+// takeDemand makes a list due if Confirm or a restore has demanded one.
 func (r *Reflector[T]) takeDemand() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.isListDemandedLocked() {
+	reason := r.listDemandedLocked()
+	if reason == "" {
 		return
 	}
 	if r.resumeVersion != "" { // Otherwise a list is due already, for a reason of its own.
 		r.resumeVersion = ""
-		r.relistReason = r.confirmation.reasonToList
+		r.relistReason = reason
 	}
-	r.confirmation.reasonToList = ""
+	r.isRestored = false
+	if r.confirmation != nil {
+		r.confirmation.reasonToList = ""
+	}
 }
 
-func (r *Reflector[T]) isListDemandedLocked() bool {
-	return r.confirmation != nil && r.confirmation.reasonToList != ""
+// listDemandedLocked returns the reason for a list that was demanded. It returns "" if none was.
+func (r *Reflector[T]) listDemandedLocked() (reason string) {
+	switch {
+	case r.isRestored:
+		return "restored"
+	case r.confirmation != nil:
+		return r.confirmation.reasonToList
+	}
+	return ""
+}
+
+// Restores lets the reflectors of one etcd tell each other that it was restored from a backup.
+type Restores struct {
+	mu     sync.Mutex // guards the fields below
+	demand []func()   // makes each member list
+	toldAt time.Time
+}
+
+// retellAfter is how long after a restore no further one is told. Meanwhile, those who were told may notice the same one
+// by themselves.
+const retellAfter = time.Minute
+
+// join adds a member. demandList makes it list, and tellOthers makes all others list. A nil Restores has no members.
+func (s *Restores) join(demandList func()) (tellOthers func()) {
+	if s == nil {
+		return func() {}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	own := len(s.demand)
+	s.demand = append(s.demand, demandList)
+	return func() { s.tell(own) }
+}
+
+func (s *Restores) tell(from int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.toldAt) < retellAfter {
+		return
+	}
+	s.toldAt = time.Now()
+	for i, demandList := range s.demand {
+		if i != from {
+			demandList()
+		}
+	}
 }
 
 // allowInterrupt lets demandList call interrupt, which must end the watch or audit that begins now. It calls interrupt
@@ -1696,7 +1767,7 @@ func (r *Reflector[T]) allowInterrupt(interrupt context.CancelFunc) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.interrupt = interrupt
-	if r.isListDemandedLocked() {
+	if r.listDemandedLocked() != "" {
 		interrupt()
 	}
 }

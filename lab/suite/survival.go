@@ -18,6 +18,7 @@ import (
 // Survival shows that labels become right again after an outage of the API server or of podcount.
 var Survival = Topic{
 	{"labels become right whatever happens to the server", disasters},
+	{"a restore that one kind notices is known to all", restoreIsTold},
 	{"a server that is down is asked once per backoff step", longOutages},
 	{"a half-dead server is asked no more often than a dead one", halfDead},
 	{"all kinds are back with the first, also after another outage", backTogether},
@@ -210,6 +211,44 @@ func SurviveFrom(t *testing.T, f *fakekube.Server, start func(args ...string) *P
 	fixture.AddPods(f, 2) // This total is new, so podcount must write it.
 	<-ended
 	WantPeaceAndCount(t, f, args...)
+}
+
+// restoreIsTold lets the watch of nodes notice a restore. When the watch of pods is back, other objects have used the
+// versions that it knows, so that it could not notice anything.
+func restoreIsTold(t *testing.T, podcount Program) {
+	for _, row := range []struct{ name, pods string }{
+		{"the other kind has no watch yet", "watch pods, 2 times: refuse 503"},
+		{"the other kind's watch is open", "list pods: refuse 503"}, // it could not ask for the newest version
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			Simulate(t, func(t *testing.T, f *fakekube.Server) {
+				f.AddNode("cp", ControlPlane)
+				fixture.AddPods(f, 3)
+				p := podcount.Start(t, f)
+				testkit.Pass(5 * time.Second)
+				restore := f.Snapshot()
+				fixture.AddPods(f, 5)
+				testkit.Pass(15 * time.Second)
+				p.Net.Kill()
+				testkit.Pass(5 * time.Second)
+				restore()
+				f.Script(t, row.pods)
+				answered := make(chan struct{})
+				f.Inject(t, fakekube.Fault{
+					On: fakekube.Requests{Verb: "list", Resource: "nodes"}, // the question for the newest version
+					Do: fakekube.Record{Begin: func(fakekube.Request) func(fakekube.Recording) {
+						return func(fakekube.Recording) { close(answered) }
+					}},
+				})
+				p.Net.Restore()
+				<-answered
+				for range 50 {
+					fixture.SetLabel(f, "cp", "other", time.Now().String())
+				}
+				WantPeace(t, f)
+			})
+		})
+	}
 }
 
 func longOutages(t *testing.T, podcount Program) {
