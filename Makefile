@@ -8,7 +8,12 @@ VERSION   :=
 KEY       :=
 RELEASE   :=
 SIGNERS   :=
-export ARGS FUZZTIME DOCKER IMAGE PLATFORMS VERSION KEY RELEASE SIGNERS
+PROGRAM   :=
+ELECTS    :=
+HOURS     :=
+JSON      :=
+HTML      :=
+export ARGS FUZZTIME DOCKER IMAGE PLATFORMS VERSION KEY RELEASE SIGNERS PROGRAM ELECTS HOURS JSON HTML
 export CGO_ENABLED = 0
 
 # The values of variables are text, and nothing of them is run, except that DOCKER begins with a command. Recipes read
@@ -22,7 +27,7 @@ $(foreach given.name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(
 # the go command changes what it builds.
 override MAKE_RELEASE := GOENV=off GOOS= GOARCH= GOFIPS140=off GOEXPERIMENT= GOFLAGS= GOWORK=off go run ./deploy/release
 
-.PHONY: build manifests image archive release verify run test sim sweep mutants e2e airgap fuzz bench lint clean
+.PHONY: build manifests image archive release verify run test trial sim sweep mutants e2e airgap fuzz bench lint clean
 
 build: ## build podcount: one static binary, bin/podcount; GOOS, GOARCH and GOFIPS140 are as for go build
 	@$(MAKE_RELEASE) build -version "$$VERSION" -fips "$$GOFIPS140" -os "$$GOOS" -arch "$$GOARCH"
@@ -71,6 +76,10 @@ run: build ## run podcount against a fake API server, without a cluster; ARGS='-
 test: ## run all tests, without a network and without a C compiler
 	go test -count=1 ./...
 
+trial: $(if $(value PROGRAM),,build) ## put podcount on trial, or PROGRAM='./mine --kubeconfig $$KUBECONFIG': what does it survive? ELECTS=yes HOURS=yes ONLY='watch,list' JSON=FILE HTML=FILE KUBECONFIG=FILE are options
+	@go run ./lab/trial/command -only "$$ONLY" -elects="$${ELECTS:-no}" -hours="$${HOURS:-no}" -json "$$JSON" -html "$$HTML" \
+		$(if $(filter override,$(origin KUBECONFIG)),-cluster "$$KUBECONFIG" -context "$$CONTEXT") "$$PROGRAM"
+
 sim: ## simulate clusters and faults: SEEDS=1000 runs the seeds 1 to 1000, and SEEDS=17-17 runs seed 17; ONLY=3,8 runs only these steps; TRACE=FILE.html replays one seed
 	@[ -n "$$SEEDS" ] || { echo 'use: make sim SEEDS=COUNT, or make sim SEEDS=FIRST-LAST'; exit 2; }
 	go test -count=1 -timeout 0 -run '^TestSimulation$$'
@@ -87,7 +96,7 @@ e2e: ## run the behaviours on a real cluster: make e2e KUBECONFIG=FILE [CONTEXT=
 		echo 'It creates nodes, roles, policies and a CRD in that cluster, and deletes them at the end.'; \
 		exit 2; \
 	}
-	PODCOUNT_E2E=1 go test -count=1 -v -timeout 30m -parallel 16 -run '^TestBehavioursOnARealCluster$$' .
+	PODCOUNT_E2E=1 go test -count=1 -v -timeout 30m -parallel 16 -run 'OnARealCluster$$' .
 
 airgap: ## install a release without a network: make airgap RELEASE=FILE [SIGNERS=FILE] [KUBECONFIG=FILE [CONTEXT=NAME]]
 	@[ -n "$$RELEASE" ] && [ "$$(go env GOOS)" = linux ] || { \

@@ -44,6 +44,7 @@ import (
 	"podcount/lab/sim"
 	"podcount/lab/suite"
 	"podcount/lab/testkit"
+	"podcount/lab/trial"
 )
 
 func TestMain(m *testing.M) {
@@ -1006,6 +1007,33 @@ func TestBehavioursOnARealCluster(t *testing.T) {
 	o.Kubeconfig = os.Getenv("KUBECONFIG")
 	o.Context = os.Getenv("CONTEXT")
 	behaviours.Show(t, o)
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// The trial: what happens to controllers in real clusters
+
+// onTrial is podcount as the trial starts it. Its usual -interval of 10 s would only make the trial longer.
+var onTrial = trial.Program{
+	UsesKubeconfig: true,
+	Elects:         true,
+	Run: func(ctx context.Context, c trial.Cluster) error {
+		args := []string{"-kubeconfig", c.Kubeconfig, "-total-label", c.Label, "-interval", "1s"}
+		if namespace, name, elects := strings.Cut(c.Lease, "/"); elects {
+			args = append(args, "-leader-elect",
+				"-leader-elect-resource-namespace", namespace, "-leader-elect-resource-name", name)
+		}
+		return run(ctx, args, suite.NoEnv, io.Discard, io.Discard, c.Dial)
+	},
+}
+
+func TestTrial(t *testing.T) { trial.Run(t, onTrial) }
+
+// TestTrialOnARealCluster is what `make e2e KUBECONFIG=FILE` runs, too.
+func TestTrialOnARealCluster(t *testing.T) {
+	if os.Getenv("PODCOUNT_E2E") == "" {
+		t.Skip("needs a cluster: make e2e KUBECONFIG=FILE")
+	}
+	trial.RunAll(t, onTrial, trial.Options{Kubeconfig: os.Getenv("KUBECONFIG"), Context: os.Getenv("CONTEXT")})
 }
 
 // podcountBehaviours returns the parts of podcount that the behaviours need.

@@ -1,0 +1,250 @@
+// Command is the program behind `make trial`. It puts a controller on trial, as package trial explains.
+//
+//	command [flags] [PROGRAM]
+//
+// PROGRAM is a line for a shell, such as './mine --kubeconfig $KUBECONFIG'. Without it, bin/podcount is on trial. The
+// exit code is 0 if the program has passed all rows, 1 if it has not, and 2 after a wrong call.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"podcount/lab/trial"
+)
+
+func main() {
+	signal.Ignore(syscall.SIGPIPE) // If nobody reads the output any more, the trial still ends what it has started.
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	context.AfterFunc(ctx, stop) // A second signal ends the trial at once.
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// podcount is the line that starts podcount. Its usual -interval of 10 s would be in each figure.
+const podcount = `exec bin/podcount -total-label "$TRIAL_LABEL" -interval 1s ${TRIAL_LEASE:+-leader-elect ` +
+	`-leader-elect-resource-namespace "${TRIAL_LEASE%/*}" -leader-elect-resource-name "${TRIAL_LEASE#*/}"}`
+
+// call is what a call asks for.
+type call struct {
+	program           trial.Program
+	line              string
+	options           trial.Options
+	json, html, lines string // files to write; "" for none
+	list              bool
+}
+
+// run returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	c, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintln(stderr, "trial:", err)
+		return 2
+	}
+	if c.list {
+		list(stdout)
+		return 0
+	}
+	outputs, err := c.open()
+	if err != nil {
+		fmt.Fprintln(stderr, "trial:", err)
+		return 2
+	}
+	fmt.Fprintln(stdout, "on trial:", c.line)
+	began := time.Now()
+	progress := newProgress(stdout)
+	c.options.Began = progress.began
+	c.options.Ended = progress.ended
+	results, err := trial.All(ctx, c.program, c.options)
+	progress.close()
+	if err != nil {
+		fmt.Fprintln(stderr, "trial:", err)
+		return 2
+	}
+	trial.WriteStories(stdout, results)
+	trial.WriteTable(stdout, results)
+	report := trial.Report{
+		Program: c.line,
+		Began:   began.UTC(),
+		Seconds: time.Since(began).Seconds(),
+		Results: results,
+	}
+	for _, out := range outputs {
+		if err := out.write(report); err != nil {
+			fmt.Fprintln(stderr, "trial: a report could not be written:", err)
+			return 1
+		}
+	}
+	isRed := func(r trial.Result) bool { return !r.Green() }
+	if slices.ContainsFunc(results, isRed) || ctx.Err() != nil {
+		return 1
+	}
+	return 0
+}
+
+func parse(args []string, stderr io.Writer) (*call, error) {
+	c := &call{}
+	flags := flag.NewFlagSet("trial", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() {
+		fmt.Fprintln(stderr, "use: trial [flags] [PROGRAM], where PROGRAM is a line for a shell, such as")
+		fmt.Fprintln(stderr, "'./mine --kubeconfig $KUBECONFIG'; without it, bin/podcount is on trial")
+		flags.PrintDefaults()
+	}
+	only := flags.String("only", "", "run only the rows whose GROUP/NAME contains one of these `words`, joined by commas")
+	var elects yesOrNo
+	flags.Var(&elects, "elects", "whether the program elects a leader if it gets $TRIAL_LEASE: `yes or no`")
+	flags.BoolVar(&c.list, "list", false, "list the rows, and exit")
+	flags.StringVar(&c.json, "json", "", "write the results and the stories to this `file`, as JSON")
+	flags.StringVar(&c.html, "html", "", "write the results and the stories to this `file`, as a page")
+	flags.StringVar(&c.lines, "lines", "", "write a line for each result to this `file`")
+	flags.IntVar(&c.options.Parallel, "parallel", 12, "run this many rows at once")
+	flags.Var((*yesOrNo)(&c.options.Hours), "hours", "whether to run the rows that take hours, too: `yes or no`")
+	flags.StringVar(&c.options.Kubeconfig, "cluster", "", "use the cluster of this kubeconfig `file` in place of the fake")
+	flags.StringVar(&c.options.Context, "context", "", "use this context of the file")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	switch {
+	case flags.NArg() > 1:
+		return nil, fmt.Errorf("the program must be one argument, and %q is another one", flags.Arg(1))
+	case c.options.Parallel < 1:
+		return nil, fmt.Errorf("-parallel %d: at least one row must run", c.options.Parallel)
+	}
+	c.line = cmp.Or(flags.Arg(0), podcount)
+	c.program = trial.Command(c.line)
+	c.program.Elects = bool(elects) || c.line == podcount
+	if *only != "" {
+		for word := range strings.SplitSeq(*only, ",") {
+			if word = strings.TrimSpace(word); word != "" {
+				c.options.Words = append(c.options.Words, word)
+			}
+		}
+	}
+	return c, nil
+}
+
+// yesOrNo is a flag that is yes or no, as in a variable of make. Without a value, it is yes.
+type yesOrNo bool
+
+// String implements flag.Value.
+func (y *yesOrNo) String() string { return map[bool]string{true: "yes", false: "no"}[bool(*y)] }
+
+// Set implements flag.Value.
+func (y *yesOrNo) Set(value string) error {
+	if value != "yes" && value != "no" && value != "true" {
+		return errors.New("it must be yes or no")
+	}
+	*y = value != "no"
+	return nil
+}
+
+// IsBoolFlag lets the flag stand without a value.
+func (y *yesOrNo) IsBoolFlag() bool { return true }
+
+func list(w io.Writer) {
+	for _, row := range trial.Rows() {
+		fmt.Fprintf(w, "%-12s %-20s %s\n", row.Group, row.Name, row.Happens)
+	}
+}
+
+// output is a report that will be written to a file.
+type output struct {
+	file   *os.File
+	format func(io.Writer, trial.Report) error
+}
+
+// open creates the files for the reports, so that a wrong name costs no trial.
+func (c *call) open() (outputs []output, err error) {
+	for _, out := range []struct {
+		file   string
+		format func(io.Writer, trial.Report) error
+	}{{c.json, trial.WriteJSON}, {c.html, trial.WriteHTML}, {c.lines, trial.WriteLines}} {
+		if out.file == "" {
+			continue
+		}
+		f, err := os.Create(out.file)
+		if err != nil {
+			return nil, err
+		}
+		outputs = append(outputs, output{f, out.format})
+	}
+	return outputs, nil
+}
+
+func (o output) write(report trial.Report) error {
+	return errors.Join(o.format(o.file, report), o.file.Close())
+}
+
+// progress shows that the trial goes on.
+type progress struct {
+	out    io.Writer
+	start  time.Time
+	closed chan struct{}
+	ends   sync.WaitGroup
+
+	mu      sync.Mutex // guards the fields below
+	running []string
+	done    int
+}
+
+// reminder is how often a trial in which no row ends says what it waits for.
+const reminder = 15 * time.Second
+
+func newProgress(out io.Writer) *progress {
+	p := &progress{out: out, start: time.Now(), closed: make(chan struct{})}
+	p.ends.Go(p.remind)
+	return p
+}
+
+func (p *progress) remind() {
+	ticker := time.NewTicker(reminder)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-p.closed:
+			return
+		case <-ticker.C:
+			p.mu.Lock()
+			fmt.Fprintf(p.out, "%4.0f s  %d rows are done; these run: %s\n",
+				time.Since(p.start).Seconds(), p.done, strings.Join(p.running, ", "))
+			p.mu.Unlock()
+		}
+	}
+}
+
+func (p *progress) began(r trial.Row) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = append(p.running, r.Name)
+}
+
+func (p *progress) ended(r trial.Result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = slices.DeleteFunc(p.running, func(name string) bool { return name == r.Name })
+	if r.Verdict != trial.Skipped {
+		p.done++
+	}
+	fmt.Fprintf(p.out, "%4.0f s  %s %s: %s: %s\n", time.Since(p.start).Seconds(), r.Mark(), r.Group, r.Name, r.Summary())
+}
+
+func (p *progress) close() {
+	close(p.closed)
+	p.ends.Wait()
+}

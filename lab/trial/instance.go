@@ -1,0 +1,301 @@
+package trial
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"podcount/lab/fakekube"
+)
+
+// Program is a controller on trial.
+type Program struct {
+	// Run runs the controller until ctx ends, and returns nil then. An error means that it has failed. Several may run
+	// at once. In a bubble, all goroutines of the controller must have ended when Run returns.
+	Run func(ctx context.Context, c Cluster) error
+
+	// Elects says that replicas of the program elect a leader if Cluster names a Lease.
+	Elects bool
+
+	// UsesKubeconfig says that the program takes its credential from Cluster.Kubeconfig, and so can lose it.
+	UsesKubeconfig bool
+
+	// Job is what the program does. nil means that it counts pods, as the package says.
+	Job *Job
+
+	// FailsKnown are rows that the program is known to fail, by their names, each with the reason. They are skipped.
+	FailsKnown map[string]string
+
+	command string // if set, the program is a process: see Command
+}
+
+// Cluster is the API server as one program sees it. All ways to it lead through the same network.
+type Cluster struct {
+	URL string // such as "https://127.0.0.1:6443"
+
+	// Transport sends requests with a valid token, over Dial. It is for programs that do not read a kubeconfig. As in
+	// client-go, HTTP/2 pings find out that a connection is dead.
+	Transport http.RoundTripper
+
+	// Dial connects to the server, whatever the address.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+	// Kubeconfig is a file. Its user has a token, and a tokenFile with the same token.
+	Kubeconfig string
+
+	// Label is the key of the label to keep.
+	Label string
+
+	// Lease is the NAMESPACE/NAME of the Lease to elect a leader by. If it is "", the program must not elect one: a
+	// leader that cannot renew its Lease ends, and the row would show nothing else.
+	Lease string
+
+	// Identity is unique among the programs of a row.
+	Identity string
+}
+
+// Job is another job than to count pods.
+type Job struct {
+	// Setup creates the objects that are there at first.
+	Setup func(f *fakekube.Server)
+
+	// Change changes what the controller reads, in another way each time: n is 1, 2, 3 and so on. What is right after a
+	// change must never have been right before.
+	Change func(f *fakekube.Server, n int)
+
+	// Right returns nil if the controller has done what it has to do, and otherwise an error that says what is wrong.
+	Right func(f *fakekube.Server) error
+
+	// Reads and Writes select the requests that a fault in reading or writing affects, in the words of
+	// fakekube.Requests.Resource: "widgets", "configmaps|secrets", "widgets/status".
+	Reads, Writes string
+}
+
+// instance is a running program, with its own way to the API server.
+type instance struct {
+	Cluster
+	who       string
+	net       *fakekube.Network
+	recorder  *recorder
+	transport *http.Transport
+	process   process
+	isGone    bool // the timeline says that the program has ended by itself
+}
+
+// process is a program that has been started. Its methods may be called at any time.
+type process interface {
+	terminate()            // asks it to stop, as SIGTERM does
+	kill()                 // ends it at once
+	freeze()               // stops its work, as SIGSTOP does
+	thaw()                 // lets a frozen one work on
+	done() <-chan struct{} // is closed when it has ended
+	ending() string        // how it has ended; "" if it stopped when it was asked to
+	output() string        // the end of what it has printed
+	peak() float64         // the most memory that it took, in MiB; 0 if that is not known
+}
+
+// connect makes a way to the API server for the next program of the row.
+func (s *scene) connect() *instance {
+	n := len(s.instances) + 1
+	p := &instance{who: "program"}
+	if n > 1 {
+		p.who = fmt.Sprintf("program %d", n)
+	}
+	p.recorder = &recorder{api: s.api, timeline: s.timeline, who: p.who}
+	p.recorder.answered = func(q *http.Request, code int) { s.answered(p, q, code) }
+	server := &http.Server{
+		Handler:   p.recorder,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{s.trial.certificate}},
+	}
+	address := "127.0.0.1:6443"
+	if s.isVirtual {
+		p.net = fakekube.NewNetwork(server)
+	} else {
+		p.net = fakekube.NewTCPNetwork("127.0.0.1:0", server)
+		address = p.net.Addr()
+	}
+	dir := filepath.Join(s.dir, fmt.Sprint(n))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		panic(err)
+	}
+	p.transport = &http.Transport{
+		DialContext:       p.net.Dial,
+		TLSClientConfig:   &tls.Config{RootCAs: s.trial.authority.Pool()},
+		ForceAttemptHTTP2: true,
+		HTTP2:             &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+	}
+	p.Cluster = Cluster{
+		URL:        "https://" + address,
+		Transport:  withToken{p.transport, s.token},
+		Dial:       p.net.Dial,
+		Kubeconfig: filepath.Join(dir, "kubeconfig"),
+		Label:      s.label,
+		Identity:   fmt.Sprintf("trial-%d", n),
+	}
+	if s.row.needs&needsElection != 0 {
+		p.Lease = leaseNamespace + "/" + s.prefix + leaseName
+	}
+	p.writeCredential(s, s.token)
+	s.instances = append(s.instances, p)
+	if s.counting != nil {
+		s.counting.know()
+	}
+	return p
+}
+
+// writeCredential lets the program's kubeconfig and its file hold a token. The kubeconfig is JSON, which is YAML, too,
+// and which programs in all languages can read.
+func (p *instance) writeCredential(s *scene, token string) {
+	type object = map[string]any
+	file := filepath.Join(filepath.Dir(p.Kubeconfig), "token")
+	config, err := json.MarshalIndent(object{
+		"apiVersion": "v1",
+		"kind":       "Config",
+		"clusters": []object{{"name": "trial", "cluster": object{
+			"server":                     p.URL,
+			"certificate-authority-data": s.trial.authority.PEM(), // becomes base64
+		}}},
+		"users":           []object{{"name": "program", "user": object{"token": token, "tokenFile": file}}},
+		"contexts":        []object{{"name": "trial", "context": object{"cluster": "trial", "user": "program"}}},
+		"current-context": "trial",
+	}, "", "  ")
+	err = errors.Join(err, replaceFile(file, []byte(token)), replaceFile(p.Kubeconfig, config))
+	if err != nil {
+		panic(err)
+	}
+}
+
+// replaceFile writes a file at once. One that is written in place would be empty for a moment.
+func replaceFile(name string, text []byte) error {
+	if err := os.WriteFile(name+".new", text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}
+
+// withToken sends requests with a token.
+type withToken struct {
+	http.RoundTripper
+	token string
+}
+
+func (t withToken) RoundTrip(q *http.Request) (*http.Response, error) {
+	q = q.Clone(q.Context())
+	q.Header.Set("Authorization", "Bearer "+t.token)
+	return t.RoundTripper.RoundTrip(q)
+}
+
+// CloseIdleConnections lets http.Client and client-go close the connections below.
+func (t withToken) CloseIdleConnections() { t.RoundTripper.(*http.Transport).CloseIdleConnections() }
+
+// start starts the program of an instance.
+func (p *instance) start(s *scene) {
+	s.say("starts the %s", p.who)
+	if s.trial.program.command != "" {
+		p.process = startCommand(s.trial.program.command, p.Cluster)
+	} else {
+		p.process = startFunction(s.trial.program.Run, p.Cluster, p.net)
+	}
+}
+
+// close ends the program and its network.
+func (p *instance) close() {
+	if p.process != nil {
+		p.process.kill()
+		<-p.process.done()
+	}
+	p.transport.CloseIdleConnections()
+	p.net.Close()
+}
+
+// function is a process that is a function of Go.
+type function struct {
+	cancel context.CancelFunc
+	net    *fakekube.Network
+	ended  chan struct{}
+
+	mu      sync.Mutex // guards the fields below
+	isAsked bool       // to stop
+	problem string
+}
+
+func startFunction(run func(context.Context, Cluster) error, c Cluster, network *fakekube.Network) *function {
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &function{cancel: cancel, net: network, ended: make(chan struct{})}
+	go func() {
+		defer close(f.ended)
+		err := run(ctx, c)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		switch {
+		case err != nil && !f.isAsked:
+			f.problem = err.Error()
+		case !f.isAsked:
+			f.problem = "it has returned without an error"
+		}
+	}()
+	return f
+}
+
+func (f *function) terminate() {
+	f.mu.Lock()
+	f.isAsked = true
+	f.mu.Unlock()
+	f.cancel()
+}
+
+// kill breaks the connections first, so that nothing that the function does at its end reaches the server.
+func (f *function) kill() {
+	f.net.Kill()
+	f.terminate()
+}
+
+func (f *function) freeze() { panic("a function cannot be frozen") }
+
+func (f *function) thaw() {}
+
+func (f *function) done() <-chan struct{} { return f.ended }
+
+func (f *function) ending() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.problem
+}
+
+func (f *function) output() string { return "" }
+
+func (f *function) peak() float64 { return 0 }
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex // guards text
+	text []byte
+}
+
+const tailSize = 8 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	if surplus := len(t.text) - tailSize; surplus > 0 {
+		t.text = append([]byte{}, t.text[surplus:]...)
+	}
+	return len(p), nil
+}
+
+// String returns the text that is kept.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(bytes.ToValidUTF8(t.text, []byte("?")))
+}

@@ -1,0 +1,159 @@
+package trial
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the generated parts of docs/trial.md")
+
+const pageFile = "../../docs/trial.md"
+
+func TestPageHasTheRowsAndTheResults(t *testing.T) {
+	text, err := os.ReadFile(pageFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	page = withPart(t, page, "rows", rowsTable())
+	page = withPart(t, page, "results", resultsTable(t))
+	switch {
+	case page == string(text):
+	case *update:
+		if err := os.WriteFile(pageFile, []byte(page), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Error("docs/trial.md differs from the rows or the results: run go test ./lab/trial -update")
+	}
+}
+
+// withPart replaces what stands between two comments of the page.
+func withPart(t *testing.T, page, name, part string) string {
+	t.Helper()
+	begin := fmt.Sprintf("<!-- %s: go test ./lab/trial -update -->\n", name)
+	before, rest, hasBegin := strings.Cut(page, begin)
+	_, after, hasEnd := strings.Cut(rest, fmt.Sprintf("<!-- end of %s -->", name))
+	if !hasBegin || !hasEnd {
+		t.Fatalf("the page lacks the comments of the part %q", name)
+	}
+	return before + begin + "\n" + part + "\n" + fmt.Sprintf("<!-- end of %s -->", name) + after
+}
+
+func rowsTable() string {
+	var b strings.Builder
+	b.WriteString("| row | what happens | why it happens |\n|---|---|---|\n")
+	group := ""
+	for _, row := range Rows() {
+		if row.Group != group {
+			group = row.Group
+			fmt.Fprintf(&b, "| **%s** | | |\n", group)
+		}
+		fmt.Fprintf(&b, "| [%s](%s) | %s | %s |\n", row.Name, row.Report, row.Happens, row.Why)
+	}
+	return b.String()
+}
+
+// resultsDir has a file for each program, in the form of WriteLines. One file can have several runs.
+const resultsDir = "../../testdata/trial"
+
+// columns are the programs in the order of the table.
+var columns = []string{"podcount", "client-go", "controller-runtime", "javascript", "python", "bare"}
+
+func resultsTable(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	fmt.Fprintf(&b, "| row | %s |\n|---%s|\n", strings.Join(columns, " | "), strings.Repeat("|---", len(columns)))
+	var programs []map[string][]result
+	for _, name := range columns {
+		programs = append(programs, readResults(t, name))
+	}
+	for _, row := range Rows() {
+		fmt.Fprintf(&b, "| %s |", row.Name)
+		for _, results := range programs {
+			text := cell(results[row.Name])
+			if row.Name == "20,000 pods" {
+				text += ", " + results[row.Name][0].peak + " MiB"
+			}
+			fmt.Fprintf(&b, " %s |", text)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// result is what one run says of a row.
+type result struct {
+	verdict Verdict
+	seconds float64
+	peak    string // in MiB
+}
+
+// readResults returns the results of each row.
+func readResults(t *testing.T, program string) map[string][]result {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(resultsDir, program+".tsv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := map[string][]result{}
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if len(fields) != 6 {
+			t.Fatalf("%s: this line has not six fields: %q", program, line)
+		}
+		seconds, err := strconv.ParseFloat(fields[3], 64)
+		if err != nil {
+			t.Fatalf("%s: %q: %v", program, line, err)
+		}
+		results[fields[1]] = append(results[fields[1]], result{Verdict(fields[2]), seconds, fields[5]})
+	}
+	return results
+}
+
+// cell shows the results of a row in all runs: seconds, or the lowest and the highest, or the verdicts.
+func cell(results []result) string {
+	var seconds []string
+	var verdicts []string
+	slices.SortFunc(results, func(a, b result) int { return cmp.Compare(a.seconds, b.seconds) })
+	for _, r := range results {
+		switch r.verdict {
+		case Right:
+			seconds = append(seconds, fmt.Sprintf("%.0f", r.seconds))
+		case Skipped:
+		default:
+			verdicts = append(verdicts, "**"+string(r.verdict)+"**")
+		}
+	}
+	cells := slices.Compact(verdicts)
+	if len(seconds) > 0 {
+		ends := slices.Compact([]string{seconds[0], seconds[len(seconds)-1]})
+		cells = slices.Insert(cells, 0, strings.Join(ends, "–"))
+	}
+	return cmp.Or(strings.Join(cells, ", "), "–")
+}
+
+func TestPageShowsTheTestHere(t *testing.T) {
+	page, err := os.ReadFile(pageFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, err := os.ReadFile("author_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, code, _ := strings.Cut(string(here), "package trial_test\n")
+	if !strings.Contains(string(page), "```go\npackage mine\n"+code+"```\n") {
+		t.Error("docs/trial.md does not show author_test.go")
+	}
+}
