@@ -1,5 +1,6 @@
-// Package behaviours shows what podcount does, and what it relies on, on any API server. The same behaviours run on the
-// fake and on a real cluster, and so also show that the fake is like a real server.
+// Package behaviours shows what podcount alone does, and what it relies on, on any API server. Package trial shows what
+// every controller has to survive. The same behaviours run on the fake and on a real cluster, and so also show that the
+// fake is like a real server.
 //
 // A behaviour uses real time and real connections, and needs a user who may do everything. It works in a namespace of
 // its own, and on nodes of its own, which have no machines. At its end it removes what it has created.
@@ -83,18 +84,15 @@ func Show(t *testing.T, o Options) {
 	}
 }
 
-// all lists the behaviours: first what podcount relies on, then what it does.
+// all lists the behaviours: first what podcount relies on, then what it alone does.
 var all = []struct {
 	name string
 	show func(w *world)
 }{
-	{"a list and a watch report every pod and change", listAndWatch},
-	{"a broken watch is resumed without a list", brokenWatch},
+	{"a list and a watch report every change, also after a break", listAndWatch},
 	{"a changed label moves an object in and out", changedLabel},
 	{"field selectors select", fieldSelector},
 	{"a version that is too old (410) leads to a relist", expiredVersion},
-	{"a half-open HTTP/2 connection is noticed within 50 s", halfOpenHTTP2},
-	{"a half-open HTTP/1.1 connection is noticed within 155 s", halfOpenHTTP1},
 
 	{"the pages of a list add up to the list", pagedList},
 	{"only metadata is sent if only metadata is accepted", metadataOnly},
@@ -106,14 +104,13 @@ var all = []struct {
 	{"discovery names the resources", discovery},
 	{"podcount and the server refuse the same selectors", sameSelectors},
 
-	{"a label follows the pods and is corrected", labelFollowsPods},
 	{"a node that stops matching loses the label", labelIsRemoved},
-	{"a recreated node gets the label", recreatedNode},
 	{"events are posted, and repeated ones are counted", eventsAreCounted},
 	{"Counts follow their pods", countsFollowPods},
 	{"-dry-run reports, -once writes, -prune removes", onceAndPrune},
 	{"the page shows a pod, step by step", pageShowsPods},
 	{"an unknown field selector is wrong usage", unknownFieldSelector},
+	{"a leader works although nobody reads its stderr", unreadOutput},
 
 	{"a wrong token is named and the right one picked up", wrongToken},
 	{"a missing right is named; the manifest's are enough", missingRight},
@@ -122,13 +119,8 @@ var all = []struct {
 	{"a server with a wrong certificate is refused", wrongCertificate},
 	{"a token that becomes invalid is read again", revokedToken},
 
-	{"of two replicas one leads, and then the other", twoReplicas},
-	{"a leader works although nobody reads its stderr", unreadOutput},
-
 	{"a policy's refusal is logged, and the write retried", refusedByPolicy},
 	{"other writers are corrected and delay nothing", otherWriters},
-	{"two podcounts without an election agree", twoWithoutElection},
-	{"a write whose answer is lost takes effect once", lostAnswer},
 	{"a late write to a deleted or recreated node does no harm", lateWrite},
 	{"a slow webhook for one node delays no other", slowWebhook},
 	{"the manifest's policy allows only podcount's own writes", manifestPolicy},

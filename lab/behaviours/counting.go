@@ -13,34 +13,12 @@ import (
 	"podcount/lab/testkit"
 )
 
-func labelFollowsPods(w *world) {
-	node := w.addNode("label", "label")
-	w.addPod("a", "label")
-	w.start(w.admin(), "label")
-	w.awaitLabel(node, "1")
-	b := w.addPod("b", "label")
-	w.awaitLabel(node, "2")
-	w.delete(b)
-	w.awaitLabel(node, "1")
-	w.send("PATCH", node, labels(countLabel, "100"))
-	w.awaitLabel(node, "1")
-}
-
 func labelIsRemoved(w *world) {
 	node := w.addNode("unlabel", "unlabel")
 	w.start(w.admin(), "unlabel")
 	w.awaitLabel(node, "0")
 	w.send("PATCH", node, labels("group", "other"))
 	w.awaitLabel(node, "")
-}
-
-func recreatedNode(w *world) {
-	node := w.addNode("recreated", "recreated")
-	w.start(w.admin(), "recreated")
-	w.awaitLabel(node, "0")
-	w.delete(node)
-	w.addNode("recreated", "recreated")
-	w.awaitLabel(node, "0")
 }
 
 func eventsAreCounted(w *world) {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 
 	"podcount/lab/testkit"
 )
@@ -66,7 +65,7 @@ type runningReflector struct {
 	log *testkit.Buffer
 
 	mu          sync.Mutex // guards connections
-	connections []*mutableConn
+	connections []net.Conn
 }
 
 // reflect runs a reflector of the pods of a group until the test ends.
@@ -91,6 +90,7 @@ func (w *world) reflectWith(o ReflectorOptions) *runningReflector {
 	w.Cleanup(func() {
 		cancel()
 		<-ended
+		r.cut() // its client keeps a connection whose last request was just cancelled
 		if w.Failed() {
 			w.Log(r.log.String())
 		}
@@ -99,11 +99,10 @@ func (w *world) reflectWith(o ReflectorOptions) *runningReflector {
 }
 
 func (r *runningReflector) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	c, err := new(net.Dialer).DialContext(ctx, network, addr)
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
-	conn := &mutableConn{Conn: c, closed: make(chan struct{})}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.connections = append(r.connections, conn)
@@ -117,42 +116,4 @@ func (r *runningReflector) cut() {
 	for _, c := range r.connections {
 		c.Close()
 	}
-}
-
-// mute makes all connections half-open: they stay open, but what either side sends is lost.
-func (r *runningReflector) mute() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, c := range r.connections {
-		c.isMute.Store(true)
-	}
-}
-
-// mutableConn is a connection that can become half-open.
-type mutableConn struct {
-	net.Conn
-	isMute    atomic.Bool
-	closeOnce sync.Once // closes closed
-	closed    chan struct{}
-}
-
-func (c *mutableConn) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
-	if c.isMute.Load() {
-		<-c.closed
-		return 0, net.ErrClosed
-	}
-	return n, err
-}
-
-func (c *mutableConn) Write(p []byte) (int, error) {
-	if c.isMute.Load() {
-		return len(p), nil
-	}
-	return c.Conn.Write(p)
-}
-
-func (c *mutableConn) Close() error {
-	c.closeOnce.Do(func() { close(c.closed) })
-	return c.Conn.Close()
 }

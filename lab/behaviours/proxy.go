@@ -15,10 +15,8 @@ import (
 // proxy stands between podcount and the server. It speaks plain HTTP/1.1 and adds the credential itself, as kubectl
 // proxy does, because podcount sends none over plain HTTP.
 type proxy struct {
-	url        string
-	kubeconfig string       // file with a user who has the proxy's rights
-	access     []string     // flags that lead podcount through the proxy
-	patches    atomic.Int32 // how many PATCH requests have been answered
+	access  []string     // flags that lead podcount through the proxy
+	patches atomic.Int32 // how many PATCH requests have been answered
 }
 
 // startProxy starts a proxy that has the rights of podcount's manifest. account is the name of its service account.
@@ -62,9 +60,7 @@ func (w *world) startProxyWith(account string, onAnswer func(*http.Response) err
 		server.Close()
 		transport.CloseIdleConnections()
 	})
-	p.url = server.URL
-	p.kubeconfig = w.kubeconfigOf("token: " + token)
-	p.access = []string{"-kubeconfig", p.kubeconfig, "-master", p.url}
+	p.access = append(w.as("token: "+token), "-master", server.URL)
 	return p
 }
 

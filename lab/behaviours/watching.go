@@ -3,13 +3,10 @@ package behaviours
 import (
 	"io"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"podcount/internal/api/kube"
-	"podcount/internal/api/kubeconfig"
 	"podcount/lab/testkit"
 )
 
@@ -17,12 +14,6 @@ import (
 func (w *world) awaitPods(what string, r *runningReflector, names ...string) {
 	w.Helper()
 	w.await(what, func() bool { return slices.Equal(r.Names(), names) })
-}
-
-// awaitWatch waits until a reflector has begun to watch.
-func (w *world) awaitWatch(r *runningReflector) {
-	w.Helper()
-	w.await("the watch", func() bool { return strings.Contains(r.log.String(), "msg=watching") })
 }
 
 // wantLists fails the test unless podcount has completed this number of lists.
@@ -38,18 +29,10 @@ func listAndWatch(w *world) {
 	w.addPod("b", "watch")
 	w.addPod("elsewhere", "other")
 	w.awaitPods("the new pod", r, "a", "b")
-	w.delete(a)
-	w.awaitPods("the deletion", r, "b")
-	w.wantLists(r.log, 1)
-}
-
-func brokenWatch(w *world) {
-	w.addPod("a", "resume")
-	r := w.reflect("resume")
-	w.awaitWatch(r)
 	r.cut()
-	w.addPod("b", "resume")
-	w.awaitPods("the pod that was added meanwhile", r, "a", "b")
+	w.addPod("c", "watch")
+	w.delete(a)
+	w.awaitPods("the changes without a watch", r, "b", "c")
 	w.wantLists(r.log, 1)
 }
 
@@ -98,44 +81,4 @@ func (w *world) isExpired(version string) bool {
 	defer body.Close()
 	events, _ := io.ReadAll(body)
 	return strings.Contains(string(events), `"code":410`)
-}
-
-func halfOpenHTTP2(w *world) {
-	w.runLong("http2")
-	w.showHalfOpen("http2", w.config, 50*time.Second)
-}
-
-func halfOpenHTTP1(w *world) {
-	w.runLong("http1")
-	p := w.startProxy("http1")
-	config, err := kubeconfig.Load(w.Context(), kubeconfig.Options{
-		Kubeconfig: p.kubeconfig,
-		Master:     p.url,
-		Getenv:     os.Getenv,
-	})
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.showHalfOpen("http1", config, 155*time.Second)
-}
-
-// showHalfOpen shows that a reflector whose connection has become half-open watches again in time, without a relist.
-func (w *world) showHalfOpen(group string, config *kubeconfig.Config, within time.Duration) {
-	w.Helper()
-	a, b, c := group+"-a", group+"-b", group+"-c"
-	w.addPod(a, group)
-	r := w.reflectWith(ReflectorOptions{Config: config, LabelSelector: "group=" + group})
-	w.awaitWatch(r)
-	w.addPod(b, group)
-	w.awaitPods("the new pod", r, a, b)
-	r.mute()
-	muted := time.Now()
-	w.addPod(c, group)
-	w.awaitPods("the pod that was added while the connection was mute", r, a, b, c)
-	took := time.Since(muted)
-	w.Logf("it took %v", took.Round(time.Second/10))
-	if took > within {
-		w.Errorf("it took %v, want at most %v", took, within)
-	}
-	w.wantLists(r.log, 1)
 }

@@ -16,6 +16,9 @@ const (
 	countLabel = "podcount.test/count" // the label that podcount writes
 )
 
+// patience is how long await waits.
+const patience = 90 * time.Second
+
 // world is the cluster as one behaviour uses it. The behaviour's pods and nodes form a group: they have the label group
 // with the same value, and podcount looks only at them.
 type world struct {
@@ -23,21 +26,19 @@ type world struct {
 	*cluster
 	client *kube.Client // sends the behaviour's own requests
 
-	label    string        // the label that podcount writes
-	patience time.Duration // how long await waits
-	changed  chan struct{} // has an element when await should check again
-	created  *[]string     // paths of the objects to delete when the test ends
+	label   string        // the label that podcount writes
+	changed chan struct{} // has an element when await should check again
+	created *[]string     // paths of the objects to delete when the test ends
 }
 
 func newWorld(t *testing.T, c *cluster) *world {
 	w := &world{
-		T:        t,
-		cluster:  c,
-		client:   c.client,
-		label:    countLabel,
-		patience: 90 * time.Second,
-		changed:  make(chan struct{}, 1),
-		created:  new([]string),
+		T:       t,
+		cluster: c,
+		client:  c.client,
+		label:   countLabel,
+		changed: make(chan struct{}, 1),
+		created: new([]string),
 	}
 	t.Cleanup(w.deleteCreated)
 	return w
@@ -67,20 +68,11 @@ func (w *world) runAlongside(group string) {
 	w.Parallel()
 }
 
-// runLong is runAlongside for a behaviour that takes minutes. It skips the behaviour on the fake.
-func (w *world) runLong(group string) {
-	if w.options.Fake != nil {
-		w.Skip("this takes minutes")
-	}
-	w.patience = 4 * time.Minute
-	w.runAlongside(group)
-}
-
 // await waits until isTrue returns true. It checks again when the fake changes or when podcount logs a line, and on a
-// real cluster every 200 ms. After w.patience, it fails the test.
+// real cluster every 200 ms. After patience, it fails the test.
 func (w *world) await(what string, isTrue func() bool) {
 	w.Helper()
-	timeout := time.After(w.patience)
+	timeout := time.After(patience)
 	for {
 		var fakeChanged <-chan struct{}
 		var tick <-chan time.Time
@@ -99,7 +91,7 @@ func (w *world) await(what string, isTrue func() bool) {
 		case <-w.interrupted.Done():
 			w.Fatal("interrupted")
 		case <-timeout:
-			w.Fatalf("this has not happened within %v: %s", w.patience, what)
+			w.Fatalf("this has not happened within %v: %s", patience, what)
 		}
 	}
 }

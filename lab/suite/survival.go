@@ -29,8 +29,8 @@ var Survival = Topic{
 	{"the next process finishes what a killed one left half done", nextProcess},
 }
 
-// disasters shows what no row of the trial (TestTrial) does: long outages, what a restore or a cache hides, and that the
-// status of Counts and the labels of all nodes become right, too.
+// disasters shows what no row of the trial (TestTrial) does: long outages, what a restore or a cache hides, and that
+// the status of Counts and the labels of all nodes become right, too.
 func disasters(t *testing.T, podcount Program) {
 	for _, row := range []struct {
 		name    string
