@@ -120,7 +120,6 @@ var all = []struct {
 	{"a token that becomes invalid is read again", revokedToken},
 
 	{"a policy's refusal is logged, and the write retried", refusedByPolicy},
-	{"other writers are corrected and delay nothing", otherWriters},
 	{"a late write to a deleted or recreated node does no harm", lateWrite},
 	{"a slow webhook for one node delays no other", slowWebhook},
 	{"the manifest's policy allows only podcount's own writes", manifestPolicy},

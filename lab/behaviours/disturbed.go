@@ -3,13 +3,11 @@ package behaviours
 import (
 	"crypto/tls"
 	"encoding/json"
-	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
 	"path"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -63,46 +61,13 @@ func refusedByPolicy(w *world) {
 	w.awaitLabel(node, "0")
 }
 
-func otherWriters(w *world) {
-	w.runAlongside("fight")
-	node := w.addNode("fight", "fight")
-	p := w.startProxy("fight")
-	w.start(p.access, "fight")
-	w.awaitLabel(node, "0")
-
-	var others sync.WaitGroup
-	others.Go(func() {
-		for i := range 30 {
-			patch := labels(w.label, nil)
-			if i%2 == 1 {
-				patch = labels(w.label, "13")
-			}
-			w.try("PATCH", node, patch)
-		}
-	})
-	for other := range 7 {
-		annotation := fmt.Sprintf("podcount.test/%d", other)
-		others.Go(func() {
-			for i := range 30 {
-				annotations := object{annotation: strconv.Itoa(i)}
-				w.try("PATCH", node, object{"metadata": object{"annotations": annotations}})
-			}
-		})
-	}
-	w.addPod("fight-a", "fight")
-	w.addPod("fight-b", "fight")
-	others.Wait()
-	w.awaitLabel(node, "2")
-	w.awaitStill(p, node)
-}
-
 // lateWrite holds back podcount's watch of nodes, so that podcount writes to a node that has been deleted or recreated.
 func lateWrite(w *world) {
 	w.runAlongside("late")
 	node := w.addNode("late", "late")
 	w.addNode("late-other", "late") // Without any node, podcount would warn before it sees the recreated one.
 	hold := newNodeWatchHold()
-	p := w.startProxyWith("late", hold.onAnswer)
+	p := w.startProxy("late", hold.onAnswer)
 	w.Cleanup(hold.release) // runs before the proxy's cleanup, which waits for the held watch
 	log := w.start(p.access, "late")
 	w.awaitLabel(node, "0")
@@ -139,8 +104,8 @@ func newNodeWatchHold() *nodeWatchHold {
 	return &nodeWatchHold{released: released, release: release}
 }
 
-// onAnswer looks at an answer that passes through the proxy. It is for startProxyWith.
-func (h *nodeWatchHold) onAnswer(r *http.Response) error {
+// onAnswer looks at an answer that passes through the proxy. It is for startProxy.
+func (h *nodeWatchHold) onAnswer(r *http.Response) {
 	isPatch := r.Request.Method == "PATCH"
 	isNodeWatch := strings.HasSuffix(r.Request.URL.Path, "/nodes") && r.Request.URL.Query().Has("watch")
 	switch {
@@ -151,7 +116,6 @@ func (h *nodeWatchHold) onAnswer(r *http.Response) error {
 	case isNodeWatch:
 		r.Body = &heldBody{r.Body, h}
 	}
-	return nil
 }
 
 // heldBody is the body of a watch. While the watch is held, Read returns nothing.

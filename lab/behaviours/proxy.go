@@ -19,15 +19,9 @@ type proxy struct {
 	patches atomic.Int32 // how many PATCH requests have been answered
 }
 
-// startProxy starts a proxy that has the rights of podcount's manifest. account is the name of its service account.
-func (w *world) startProxy(account string) *proxy {
-	w.Helper()
-	return w.startProxyWith(account, func(*http.Response) error { return nil })
-}
-
-// startProxyWith is like startProxy, but calls onAnswer with each answer. onAnswer may change the answer; if it returns
-// an error, the proxy breaks the connection.
-func (w *world) startProxyWith(account string, onAnswer func(*http.Response) error) *proxy {
+// startProxy starts a proxy that has the rights of podcount's manifest. account is the name of its service account. The
+// proxy calls onAnswer with each answer, which onAnswer may change.
+func (w *world) startProxy(account string, onAnswer func(*http.Response)) *proxy {
 	w.Helper()
 	credential, err := w.config.Credential(w.Context(), nil)
 	if err != nil {
@@ -50,7 +44,8 @@ func (w *world) startProxyWith(account string, onAnswer func(*http.Response) err
 			if r.Request.Method == "PATCH" {
 				p.patches.Add(1)
 			}
-			return onAnswer(r)
+			onAnswer(r)
+			return nil
 		},
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 		ErrorLog:     log.New(io.Discard, "", 0),
