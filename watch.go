@@ -528,9 +528,7 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 		return err // Without Commit, the listing is dropped, and the store does not change.
 	}
 	r.commitList(listing, meta.ResourceVersion, start)
-	if r.noticeRestore(answeredBefore, meta.ResourceVersion) {
-		r.tellOthers() // The list has repaired this store.
-	}
+	r.noticeRestore(answeredBefore, meta.ResourceVersion) // The list has repaired this store.
 	r.forgetAnsweredVersion(answeredBefore)
 	r.recordList(start)
 	r.serverBackoff.Works()
@@ -657,9 +655,6 @@ func (r *Reflector[T]) areVersionsTrue(ctx context.Context, version string) (boo
 		return false, err
 	}
 	haveGoneBack := r.noticeRestore(held, newest)
-	if haveGoneBack {
-		r.tellOthers()
-	}
 	return !haveGoneBack, nil
 }
 
@@ -917,7 +912,6 @@ func (r *Reflector[T]) openAndConsume(ctx context.Context) watchEnd {
 	}
 	defer body.Close()
 	if r.suspectsRestore && r.haveVersionsGoneBack(ctx) {
-		r.tellOthers()
 		r.requireRelist("restored")
 		return watchEnd{} // Nothing looks at it, because a list is due.
 	}
@@ -1043,8 +1037,8 @@ func (r *Reflector[T]) untilNextQuestion() time.Duration {
 	return time.Until(r.askAgainAt)
 }
 
-// noticeRestore reports whether the server's newest version is older than one that was known before, and logs that. ""
-// means that none was known.
+// noticeRestore reports whether the server's newest version is older than one that was known before. If so, it logs
+// that, and tells the other reflectors. "" means that none was known.
 func (r *Reflector[T]) noticeRestore(known, newest string) bool {
 	areComparable := isDecimal(known) && isDecimal(newest)
 	if !areComparable || !isNewerVersion(known, newest) {
@@ -1052,6 +1046,7 @@ func (r *Reflector[T]) noticeRestore(known, newest string) bool {
 	}
 	r.log.Info("versions have gone back: etcd was probably restored from a backup, or the server named a false version",
 		"kind", r.kind.Name, "from", known, "to", newest)
+	r.tellOthers()
 	return true
 }
 
@@ -1602,7 +1597,6 @@ func (r *Reflector[T]) askAndAwaitWatch(waiting context.Context) (reasonToList s
 		known := r.newestKnown()
 		newest, err := r.newestVersion(waiting, confirmTimeout)
 		if err == nil && r.noticeRestore(known, newest) {
-			r.tellOthers()
 			return "restored"
 		}
 		if err == nil {
