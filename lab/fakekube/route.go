@@ -116,6 +116,9 @@ func (at address) isOfBuiltInGroup(kinds []kind) bool {
 	return slices.ContainsFunc(kinds, func(k kind) bool { return k.group == at.group && !k.isCustom() })
 }
 
+// RouteOf returns the route of a request.
+func RouteOf(q *http.Request) Route { return routeOf(q.Method, q.URL.Path, q.URL.Query()) }
+
 // routeOf returns the route of a request.
 func routeOf(method, path string, query url.Values) Route {
 	at := addressOf(path)

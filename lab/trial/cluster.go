@@ -11,8 +11,8 @@ import (
 
 // cluster is where a row creates and looks at objects: directly, not through the network of the program.
 type cluster interface {
-	addPods(names ...string)
-	removePods(names ...string)
+	addPod(name string)
+	removePod(name string)
 	addNode(name string, isControlPlane bool)
 	removeNode(name string)
 
@@ -22,16 +22,13 @@ type cluster interface {
 	// labels returns the label of each node of the trial; "" if it has none.
 	labels() map[string]string
 
-	// pods returns how many pods there are in the cluster.
-	pods() int
-
 	// holder returns who holds the Lease; "" if nobody does.
 	holder() string
 
 	// hold lets somebody take the Lease, or renew it.
 	hold(identity string)
 
-	// changed returns a channel that is closed with the next change, or after a moment if that cannot be known.
+	// changed returns a channel that is closed with the next change, or nil if that cannot be known.
 	changed() <-chan struct{}
 
 	// remove removes what is left of the trial.
@@ -54,28 +51,24 @@ type fakeCluster struct {
 	label string
 }
 
-func (c fakeCluster) addPods(names ...string) {
-	for _, name := range names {
-		key, phase := c.placeOf(name)
-		pod := fakekube.PodOn(fakekube.Object{"namespace": key.Namespace, "name": key.Name}, "")
-		pod["status"] = fakekube.Object{"phase": phase}
-		c.fake.Put("pods", pod)
-	}
+func (c fakeCluster) addPod(name string) {
+	key, phase := placeOf(name)
+	pod := fakekube.PodOn(fakekube.Object{"namespace": key.Namespace, "name": key.Name}, "")
+	pod["status"] = fakekube.Object{"phase": phase}
+	c.fake.Put("pods", pod)
 }
 
 // placeOf returns the key and the phase of a pod. All pods count, so they are not all alike.
-func (c fakeCluster) placeOf(name string) (fakekube.Key, string) {
+func placeOf(name string) (fakekube.Key, string) {
 	n, _ := strconv.Atoi(name[strings.LastIndex(name, "-")+1:])
 	place := []string{namespace, "kube-system"}[n%2]
 	phase := []string{"Running", "Succeeded", "Pending"}[n%3]
 	return fakekube.Key{Namespace: place, Name: name}, phase
 }
 
-func (c fakeCluster) removePods(names ...string) {
-	for _, name := range names {
-		key, _ := c.placeOf(name)
-		c.fake.Remove("pods", key)
-	}
+func (c fakeCluster) removePod(name string) {
+	key, _ := placeOf(name)
+	c.fake.Remove("pods", key)
 }
 
 func (c fakeCluster) addNode(name string, isControlPlane bool) {
@@ -105,8 +98,6 @@ func (c fakeCluster) labels() map[string]string {
 	}
 	return labels
 }
-
-func (c fakeCluster) pods() int { return len(c.fake.All("pods")) }
 
 func (c fakeCluster) holder() string {
 	lease := c.fake.Get("leases", fakekube.Key{Namespace: leaseNamespace, Name: leaseName})
@@ -159,33 +150,33 @@ func (c *counting) setup() {
 	c.add(initialPods)
 }
 
+// truth is what the labels should be.
+func (c *counting) truth() string { return strconv.Itoa(len(c.pods)) }
+
 // add adds pods.
 func (c *counting) add(n int) {
-	var names []string
 	for range n {
 		c.created++
-		names = append(names, fmt.Sprintf("%spod-%d", c.scene.prefix, c.created))
-	}
-	for _, name := range names {
-		c.scene.cluster.addPods(name)
+		name := fmt.Sprintf("%spod-%d", c.scene.prefix, c.created)
+		c.scene.cluster.addPod(name)
+		c.pods = append(c.pods, name)
 		c.know()
 	}
-	c.pods = append(c.pods, names...)
 }
 
 // remove removes the oldest pods.
 func (c *counting) remove(n int) {
-	for _, name := range c.pods[:n] {
-		c.scene.cluster.removePods(name)
+	for range n {
+		c.scene.cluster.removePod(c.pods[0])
+		c.pods = c.pods[1:]
 		c.know()
 	}
-	c.pods = c.pods[n:]
 }
 
 // know remembers the number of pods as one that was true while a program could see it.
 func (c *counting) know() {
 	if len(c.scene.instances) > 0 {
-		c.truths[strconv.Itoa(c.scene.cluster.pods())] = true
+		c.truths[c.truth()] = true
 	}
 }
 
@@ -197,19 +188,17 @@ func (c *counting) change(n int) string {
 	removed := size.removed
 	c.add(added)
 	c.remove(removed)
-	return fmt.Sprintf("%d new pods, %d less: %d pods", added, removed, c.scene.cluster.pods())
+	return fmt.Sprintf("%d new pods, %d less: %s pods", added, removed, c.truth())
 }
 
-// right says which label is wrong.
+// right says which label was wrong when the scene last looked.
 func (c *counting) right() error {
-	want := strconv.Itoa(c.scene.cluster.pods())
-	labels := c.scene.cluster.labels()
 	for _, node := range c.nodes {
-		if got := labels[node]; got != want {
-			return fmt.Errorf("%s has the label %q, and there are %s pods", node, got, want)
+		if got := c.scene.seen[node]; got != c.truth() {
+			return fmt.Errorf("%s has the label %q, and there are %s pods", node, got, c.truth())
 		}
 	}
-	if got := labels[c.scene.prefix+"worker"]; got != "" {
+	if got := c.scene.seen[c.scene.prefix+"worker"]; got != "" {
 		return fmt.Errorf("%sworker has the label %q, and is no control-plane node", c.scene.prefix, got)
 	}
 	return nil

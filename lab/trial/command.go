@@ -1,18 +1,19 @@
 package trial
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // Command is a program that a shell starts with a line such as "./mine --kubeconfig $KUBECONFIG". It gets the
 // environment of the trial, and there KUBECONFIG, TRIAL_LABEL, TRIAL_IDENTITY and, if it may elect a leader,
-// TRIAL_LEASE. Cluster explains them.
-// It can only be tried in real time.
+// TRIAL_LEASE. Cluster explains them. It can only be tried in real time.
 func Command(line string) Program { return Program{command: line, UsesKubeconfig: true} }
 
 // command is a process of the system.
@@ -89,3 +90,28 @@ func (p *command) ending() string {
 }
 
 func (p *command) output() string { return p.printed.String() }
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex // guards text
+	text []byte
+}
+
+const tailSize = 8 << 10
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	if surplus := len(t.text) - tailSize; surplus > 0 {
+		t.text = append([]byte{}, t.text[surplus:]...)
+	}
+	return len(p), nil
+}
+
+// String returns the text that is kept.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return string(bytes.ToValidUTF8(t.text, []byte("?")))
+}

@@ -1,7 +1,6 @@
 package trial
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -11,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"podcount/lab/fakekube"
@@ -32,8 +30,8 @@ type Program struct {
 	// Job is what the program does. nil means that it counts pods, as the package says.
 	Job *Job
 
-	// FailsKnown are rows that the program is known to fail, by their names, each with the reason. They are skipped.
-	FailsKnown map[string]string
+	// KnownFailures are rows that the program is known to fail, by their names, each with the reason. They are skipped.
+	KnownFailures map[string]string
 
 	command string // if set, the program is a process: see Command
 }
@@ -84,6 +82,7 @@ type Job struct {
 type instance struct {
 	Cluster
 	who       string
+	host      string // by which the program calls the server, and which is its own
 	net       *fakekube.Network
 	recorder  *recorder
 	transport *http.Transport
@@ -111,17 +110,17 @@ func (s *scene) connect() *instance {
 		p.who = fmt.Sprintf("program %d", n)
 	}
 	p.recorder = &recorder{api: s.api, timeline: s.timeline, who: p.who}
-	p.recorder.answered = func(q *http.Request, code int) { s.answered(p, q, code) }
+	p.recorder.answered = func(rt fakekube.Route, code int) { s.answered(p, rt, code) }
 	server := &http.Server{
 		Handler:   p.recorder,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{s.trial.certificate}},
 	}
-	address := "127.0.0.1:6443"
 	if s.isVirtual {
 		p.net = fakekube.NewNetwork(server)
+		p.host = fmt.Sprintf("127.0.0.1:%d", 6443+n)
 	} else {
 		p.net = fakekube.NewTCPNetwork("127.0.0.1:0", server)
-		address = p.net.Addr()
+		p.host = p.net.Addr()
 	}
 	dir := filepath.Join(s.dir, fmt.Sprint(n))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -134,7 +133,7 @@ func (s *scene) connect() *instance {
 		HTTP2:             &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
 	p.Cluster = Cluster{
-		URL:        "https://" + address,
+		URL:        "https://" + p.host,
 		Transport:  withToken{p.transport, s.token},
 		Dial:       p.net.Dial,
 		Kubeconfig: filepath.Join(dir, "kubeconfig"),
@@ -207,6 +206,19 @@ func (p *instance) start(s *scene) {
 	}
 }
 
+// hasEnded reports whether the program was started, and has ended.
+func (p *instance) hasEnded() bool {
+	if p.process == nil {
+		return false
+	}
+	select {
+	case <-p.process.done():
+		return true
+	default:
+		return false
+	}
+}
+
 // close ends the program and its network.
 func (p *instance) close() {
 	if p.process != nil {
@@ -215,87 +227,4 @@ func (p *instance) close() {
 	}
 	p.transport.CloseIdleConnections()
 	p.net.Close()
-}
-
-// function is a process that is a function of Go.
-type function struct {
-	cancel context.CancelFunc
-	net    *fakekube.Network
-	ended  chan struct{}
-
-	mu      sync.Mutex // guards the fields below
-	isAsked bool       // to stop
-	problem string
-}
-
-func startFunction(run func(context.Context, Cluster) error, c Cluster, network *fakekube.Network) *function {
-	ctx, cancel := context.WithCancel(context.Background())
-	f := &function{cancel: cancel, net: network, ended: make(chan struct{})}
-	go func() {
-		defer close(f.ended)
-		err := run(ctx, c)
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		switch {
-		case err != nil && !f.isAsked:
-			f.problem = err.Error()
-		case !f.isAsked:
-			f.problem = "it has returned without an error"
-		}
-	}()
-	return f
-}
-
-func (f *function) terminate() {
-	f.mu.Lock()
-	f.isAsked = true
-	f.mu.Unlock()
-	f.cancel()
-}
-
-// kill breaks the connections first, so that nothing that the function does at its end reaches the server.
-func (f *function) kill() {
-	f.net.Kill()
-	f.terminate()
-}
-
-func (f *function) freeze() { panic("a function cannot be frozen") }
-
-func (f *function) thaw() {}
-
-func (f *function) done() <-chan struct{} { return f.ended }
-
-func (f *function) ending() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.problem
-}
-
-func (f *function) output() string { return "" }
-
-func (f *function) peak() float64 { return 0 }
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu   sync.Mutex // guards text
-	text []byte
-}
-
-const tailSize = 8 << 10
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	if surplus := len(t.text) - tailSize; surplus > 0 {
-		t.text = append([]byte{}, t.text[surplus:]...)
-	}
-	return len(p), nil
-}
-
-// String returns the text that is kept.
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(bytes.ToValidUTF8(t.text, []byte("?")))
 }

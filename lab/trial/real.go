@@ -13,9 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"podcount/internal/api/kube"
@@ -77,7 +75,7 @@ func (c *realCluster) forRow(s *scene) cluster {
 		ErrorLog:      log.New(io.Discard, "", 0),
 	}
 	s.api = guard{s.fake, s.token, name}
-	return &realRow{realCluster: c, name: name, label: s.label, created: map[string]bool{}}
+	return &realRow{realCluster: c, name: name, label: s.label}
 }
 
 // pass turns a request of a program into one to the cluster. Lists and watches of pods and nodes are limited to those
@@ -113,13 +111,12 @@ type guard struct {
 func (g guard) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	given, isBearer := strings.CutPrefix(q.Header.Get("Authorization"), "Bearer ")
 	isKnown := isBearer && subtle.ConstantTimeCompare([]byte(given), []byte(g.token)) == 1
-	segments := strings.Split(q.URL.Path, "/")
-	isOurs := strings.Contains(q.URL.Path, "/"+g.row+"-") || strings.HasSuffix(q.URL.Path, "reviews")
-	isCreation := q.Method == "POST" && segments[len(segments)-1] == "leases"
+	rt := fakekube.RouteOf(q)
+	isOurs := strings.HasPrefix(rt.Name, g.row+"-") || rt.Verb == "create" && rt.Resource == "leases"
 	switch {
 	case !isKnown:
 		g.refuse(w, http.StatusUnauthorized, "Unauthorized", "this is the trial's door, and needs the program's token")
-	case isWrite(q) && !isOurs && !isCreation && !slices.Contains(segments, "events"):
+	case isWrite(rt) && !isOurs && rt.Resource != "events" && !strings.HasSuffix(rt.Resource, "reviews"):
 		g.refuse(w, http.StatusForbidden, "Forbidden", "a program on trial may write only what the trial has created")
 	default:
 		g.api.ServeHTTP(w, q)
@@ -136,10 +133,7 @@ func (g guard) refuse(w http.ResponseWriter, code int, reason, message string) {
 type realRow struct {
 	*realCluster
 	name  string
-	label string
-
-	mu      sync.Mutex      // guards created
-	created map[string]bool // paths of the objects to remove
+	label string // that programs keep
 }
 
 const (
@@ -178,45 +172,29 @@ func (c *realRow) try(method, path string, body fakekube.Object, answer any) err
 	})
 }
 
-func (c *realRow) create(collection, name string, o fakekube.Object) {
-	c.mu.Lock()
-	c.created[collection+"/"+name] = true
-	c.mu.Unlock()
-	c.send("POST", collection, o, nil)
-}
-
 func (c *realRow) delete(path string) {
 	c.send("DELETE", path, fakekube.Object{"gracePeriodSeconds": 0}, nil)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.created, path)
 }
 
-func (c *realRow) addPods(names ...string) {
-	for _, name := range names {
-		c.create(podsPath, name, fakekube.Object{
-			"metadata": fakekube.Object{"name": name, "labels": fakekube.Object{rowLabel: c.name}},
-			"spec": fakekube.Object{
-				"schedulerName":                "nobody", // it need not run
-				"automountServiceAccountToken": false,
-				"containers":                   []any{fakekube.Object{"name": "none", "image": "none"}},
-			},
-		})
-	}
+func (c *realRow) addPod(name string) {
+	c.send("POST", podsPath, fakekube.Object{
+		"metadata": fakekube.Object{"name": name, "labels": fakekube.Object{rowLabel: c.name}},
+		"spec": fakekube.Object{
+			"schedulerName":                "nobody", // it need not run
+			"automountServiceAccountToken": false,
+			"containers":                   []any{fakekube.Object{"name": "none", "image": "none"}},
+		},
+	}, nil)
 }
 
-func (c *realRow) removePods(names ...string) {
-	for _, name := range names {
-		c.delete(podsPath + "/" + name)
-	}
-}
+func (c *realRow) removePod(name string) { c.delete(podsPath + "/" + name) }
 
 func (c *realRow) addNode(name string, isControlPlane bool) {
 	labels := fakekube.Object{rowLabel: c.name}
 	if isControlPlane {
 		labels[controlPlane] = ""
 	}
-	c.create(nodesPath, name, fakekube.Object{"metadata": fakekube.Object{"name": name, "labels": labels}})
+	c.send("POST", nodesPath, fakekube.Object{"metadata": fakekube.Object{"name": name, "labels": labels}}, nil)
 }
 
 func (c *realRow) removeNode(name string) { c.delete(nodesPath + "/" + name) }
@@ -231,28 +209,25 @@ func (c *realRow) setLabel(node, key, value string) {
 }
 
 func (c *realRow) labels() map[string]string {
+	var nodes struct {
+		Items []struct {
+			Metadata struct {
+				Name   string
+				Labels map[string]string
+			}
+		}
+	}
+	c.send("GET", c.ours(nodesPath), nil, &nodes)
 	labels := map[string]string{}
-	for _, node := range c.list(nodesPath) {
+	for _, node := range nodes.Items {
 		labels[node.Metadata.Name] = node.Metadata.Labels[c.label]
 	}
 	return labels
 }
 
-func (c *realRow) pods() int { return len(c.list(podsPath)) }
-
-// listed is an object as in a list.
-type listed struct {
-	Metadata struct {
-		Name   string
-		Labels map[string]string
-	}
-}
-
-// list returns the objects of the row.
-func (c *realRow) list(collection string) []listed {
-	var answer struct{ Items []listed }
-	c.send("GET", collection+"?labelSelector="+url.QueryEscape(rowLabel+"="+c.name), nil, &answer)
-	return answer.Items
+// ours selects the objects of a collection that belong to the row.
+func (c *realRow) ours(collection string) string {
+	return collection + "?labelSelector=" + url.QueryEscape(rowLabel+"="+c.name)
 }
 
 func (c *realRow) leasePath() string { return leasesPath + "/" + c.name + "-" + leaseName }
@@ -270,7 +245,7 @@ func (c *realRow) hold(identity string) {
 	lease := leaseOf(path.Base(c.leasePath()), identity)
 	err := c.try("PATCH", c.leasePath(), lease, nil)
 	if kube.StatusOf(err).Code == 404 {
-		c.create(leasesPath, path.Base(c.leasePath()), lease)
+		c.send("POST", leasesPath, lease, nil)
 		return
 	}
 	if err != nil {
@@ -283,8 +258,7 @@ func (c *realRow) changed() <-chan struct{} { return nil }
 
 // remove removes what the row has created, and the Lease of its programs.
 func (c *realRow) remove() {
-	c.created[c.leasePath()] = true
-	for path := range c.created {
+	for _, path := range []string{c.ours(podsPath), c.ours(nodesPath), c.leasePath()} {
 		err := c.try("DELETE", path, fakekube.Object{"gracePeriodSeconds": 0}, nil)
 		if err != nil && kube.StatusOf(err).Code != 404 {
 			log.Printf("trial: %s is left in the cluster: %v", path, err)

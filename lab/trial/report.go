@@ -18,45 +18,42 @@ func WriteTable(w io.Writer, results []Result) {
 			group = r.Group
 			fmt.Fprintf(w, "\n%s\n", group)
 		}
-		fmt.Fprintf(w, "  %s %-20s %s\n", r.mark(), r.Name, r.Summary())
+		fmt.Fprintf(w, "  %s %-20s %s\n", r.Mark(), r.Name, r.Summary())
 	}
 	fmt.Fprintf(w, "\n%s\n", Count(results))
 }
 
-// mark is a sign for the verdict.
-func (r Result) mark() string {
-	switch {
-	case r.saysNothing():
-		return "-"
-	case r.Green():
-		return "✓"
-	}
-	return "✗"
-}
-
 // Level is the verdict's colour in the page: good, bad or idle.
 func (r Result) Level() string {
-	switch r.mark() {
-	case "✓":
-		return "good"
-	case "-":
+	switch {
+	case r.saysNothing():
 		return "idle"
+	case r.Green():
+		return "good"
 	}
 	return "bad"
 }
 
-// Mark is the sign that stands beside the colour.
-func (r Result) Mark() string { return strings.Replace(r.mark(), "-", "–", 1) }
+// Mark is the sign for the level.
+func (r Result) Mark() string {
+	switch r.Level() {
+	case "good":
+		return "✓"
+	case "bad":
+		return "✗"
+	}
+	return "–"
+}
 
 // Count sums up the results.
 func Count(results []Result) string {
 	passed := 0
 	failed := 0
 	for _, r := range results {
-		switch r.mark() {
-		case "✓":
+		switch r.Level() {
+		case "good":
 			passed++
-		case "✗":
+		case "bad":
 			failed++
 		}
 	}

@@ -1,10 +1,10 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -34,24 +34,20 @@ type scene struct {
 	instances []*instance
 	isClosed  bool
 
-	changes   int       // how often change was called
-	endedAt   time.Time // when the fault had ended
-	problem   error     // why the job is not done; nil if it is
-	rightAt   time.Time // since when it has been done; zero if it is not
-	settledAt time.Time // since when it was done, and stayed so, after the fault
-	isJudged  bool      // a false number proves something from now on
-	falsehood string    // the first false number; "" if there was none
-	dialedAt  []time.Time
-	dialed    int               // by all programs so far
+	changes   int               // how often change was called
+	endedAt   time.Time         // when the fault had ended
+	problem   error             // why the job is not done; nil if it is
+	rightAt   time.Time         // since when it has been done; zero if it is not
+	settledAt time.Time         // since when it was done, and stayed so, after the fault
+	isJudged  bool              // a false number proves something from now on
+	falsehood string            // the first false number; "" if there was none
+	seen      map[string]string // the labels of the nodes when they were last looked at
+	dialedAt  []time.Time       // when programs have connected
 	aims      int               // how many faults wait for a request or a watch
 	hits      atomic.Int32      // how often one of them has met one
-	seen      map[string]string // the labels of the nodes when they were last looked at
 
-	wake chan struct{} // has an element after a request
-
-	mu        sync.Mutex // guards the fields below
-	holders   map[string]*instance
-	intrusion string // how a program has written without the Lease
+	wake     chan struct{} // has an element after a request
+	election election
 }
 
 // job is what the programs of a row do.
@@ -101,46 +97,46 @@ func (s *scene) change() {
 // faultEnds says that from now on, nothing keeps the programs from being right.
 func (s *scene) faultEnds() { s.endedAt = time.Now() }
 
-// pause waits, while the program must not exit.
-func (s *scene) pause(d time.Duration) {
-	end := time.After(d)
+// second returns a time in seconds since the beginning of the row.
+func (s *scene) second(at time.Time) float64 { return at.Sub(s.timeline.began).Seconds() }
+
+// await waits until something is true, and looks at what the programs do meanwhile. It returns false if that takes
+// longer than the limit.
+func (s *scene) await(limit time.Duration, isTrue func() bool) bool {
+	late := time.After(limit)
 	for {
+		changed := s.cluster.changed()
+		if s.look(); isTrue() {
+			return true
+		}
 		select {
-		case <-end:
-			s.look()
-			return
-		case <-s.aMoment():
-			s.look()
+		case <-changed:
 		case <-s.wake:
+		case <-time.After(200 * time.Millisecond):
+		case <-late:
 			s.look()
-		case <-s.cluster.changed():
-			s.look()
+			return isTrue()
 		}
 	}
 }
 
-// aMoment returns a channel that gets the time after a moment.
-func (s *scene) aMoment() <-chan time.Time { return time.After(200 * time.Millisecond) }
+// pause waits, while the program must not exit.
+func (s *scene) pause(d time.Duration) { s.await(d, func() bool { return false }) }
 
 // look looks at what the programs have done. It ends the row if one has exited.
 func (s *scene) look() {
 	if s.ctx.Err() != nil {
 		s.end(Interrupted, "the trial was stopped")
 	}
-	dialed := 0
 	for _, p := range s.instances {
-		dialed += p.net.Dialed()
-		if p.process == nil {
-			continue
-		}
-		select {
-		case <-p.process.done():
+		if p.hasEnded() {
 			s.noticeEnd(p)
-		default:
 		}
 	}
+	s.noticeConnections()
 	if s.counting != nil {
 		s.noticeLabels()
+		s.noticeFalseNumber()
 	}
 	s.problem = s.job.right()
 	switch {
@@ -150,53 +146,16 @@ func (s *scene) look() {
 		s.rightAt = time.Now()
 		s.say("all is right")
 	}
-	for ; s.dialed < dialed; s.dialed++ {
-		s.dialedAt = append(s.dialedAt, time.Now())
-	}
-	if s.counting == nil {
-		return
-	}
-	if text := s.counting.falseNumber(); text != "" && s.falsehood == "" && s.isJudged {
-		s.falsehood = fmt.Sprintf("at second %.1f, %s", time.Since(s.timeline.began).Seconds(), text)
-		s.say("that is false: %s", text)
-	}
 }
 
 // awaitRight waits until the job is done. It ends the row with a verdict if that takes longer than the limit. name is
 // what happened at the time since.
 func (s *scene) awaitRight(otherwise Verdict, since time.Time, limit time.Duration, name string) {
-	late := time.After(limit - time.Since(since))
-	for {
-		changed := s.cluster.changed()
-		if s.look(); s.problem == nil {
-			return
-		}
-		select {
-		case <-changed:
-		case <-s.wake:
-		case <-s.aMoment():
-		case <-late:
-			if s.look(); s.problem != nil {
-				s.end(otherwise, "%s after %s, %v%s", limit, name, s.problem, s.silence())
-			}
-		}
+	isRight := s.await(limit-time.Since(since), func() bool { return s.problem == nil })
+	if !isRight {
+		s.end(otherwise, "%s after %s, %v%s", limit, name, s.problem, s.silence())
 	}
 }
-
-// silence says since when the programs have sent nothing. It returns "" if they have sent something lately.
-func (s *scene) silence() string {
-	last := s.lastRequest()
-	switch {
-	case last.IsZero():
-		return "; and the program has sent no request at all"
-	case time.Since(last) > silenceToTell:
-		return fmt.Sprintf("; and the last request came at second %.1f", last.Sub(s.timeline.began).Seconds())
-	}
-	return ""
-}
-
-// silenceToTell is how long a program must have been silent for that to be a hint.
-const silenceToTell = 20 * time.Second
 
 // finish waits until the job is done after the fault, and stays done. Then it looks whether the programs are only right
 // by chance, or follow what happens now.
@@ -211,7 +170,7 @@ func (s *scene) finish() {
 func (s *scene) settle(since time.Time, name string) {
 	for {
 		s.awaitRight(Wrong, since, s.limit(), name)
-		if s.staysRight(calmAfterwards) {
+		if becameWrong := s.await(calmAfterwards, func() bool { return s.problem != nil }); !becameWrong {
 			return
 		}
 		s.say("it is wrong again")
@@ -219,21 +178,15 @@ func (s *scene) settle(since time.Time, name string) {
 }
 
 // limit returns how long a program may take after the fault.
-func (s *scene) limit() time.Duration {
-	if s.row.limit != 0 {
-		return s.row.limit
-	}
-	return usualLimit
-}
+func (s *scene) limit() time.Duration { return cmp.Or(s.row.limit, usualLimit) }
 
-// staysRight waits, and reports whether the job stays done meanwhile.
-func (s *scene) staysRight(d time.Duration) bool {
-	end := time.Now().Add(d)
-	for time.Now().Before(end) {
-		s.pause(min(200*time.Millisecond, time.Until(end)))
-		if s.problem != nil {
-			return false
-		}
+// answered is called after each request of a program, on the request's goroutine.
+func (s *scene) answered(p *instance, rt fakekube.Route, code int) {
+	if s.row.needs&needsElection != 0 && isWrite(rt) && code < 300 {
+		s.noteLease(p, rt)
 	}
-	return true
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
 }

@@ -11,26 +11,6 @@ import (
 	"podcount/lab/fakekube"
 )
 
-func init() {
-	for _, group := range []struct {
-		name string
-		rows []Row
-	}{
-		{"calm", calm},
-		{"watches end", watchesEnd},
-		{"lists fail", listsFail},
-		{"the server", serverFails},
-		{"writes", writesFail},
-		{"credentials", credentials},
-		{"itself", itself},
-		{"company", company},
-	} {
-		for i := range group.rows {
-			group.rows[i].Group = group.name
-		}
-	}
-}
-
 // script injects faults in the words of fakekube.Server.Script. READS and WRITES stand for what the job reads and
 // writes. A fault need not be met. Each time it is, the timeline says so.
 func (s *scene) script(lines ...string) (lift func()) {
@@ -66,7 +46,7 @@ func (s *scene) inject(fault fakekube.Fault) *fakekube.Injection {
 // onWatch selects watches of what the job reads that go on from a version, not those that begin with a list.
 func (s *scene) onWatch() fakekube.Requests {
 	return fakekube.Requests{Verb: "watch", Resource: s.reads, If: func(q fakekube.Request) bool {
-		return !isTrue(q.Query.Get("sendInitialEvents"))
+		return q.Query.Get("sendInitialEvents") != "true"
 	}}
 }
 
@@ -96,10 +76,7 @@ func (s *scene) up() {
 
 // awaitHit waits until a fault of the row has met a request, or until the limit if none comes.
 func (s *scene) awaitHit(limit time.Duration) {
-	late := time.Now().Add(limit)
-	for s.hits.Load() == 0 && time.Now().Before(late) {
-		s.pause(100 * time.Millisecond)
-	}
+	s.await(limit, func() bool { return s.hits.Load() > 0 })
 }
 
 // endWatches ends all watches, as a server does from time to time.
@@ -186,23 +163,13 @@ func (s *scene) onOneNode(times int, effect fakekube.Effect, delay time.Duration
 
 // otherNodeWithin waits until one node has met a fault, and ends the row if the other one is not right in time after
 // that.
-func (s *scene) otherNodeWithin(d time.Duration) {
+func (s *scene) otherNodeWithin(limit time.Duration) {
 	s.awaitHit(usualLimit)
-	late := time.Now().Add(d)
-	for {
-		want := strconv.Itoa(s.cluster.pods())
-		labels := s.cluster.labels()
-		for _, node := range s.counting.nodes {
-			if labels[node] == want {
-				s.say("%s is right", node)
-				return
-			}
-		}
-		if time.Now().After(late) {
-			s.end(Blocked, "after %s, no node is right: the write of one waits for that of the other", d)
-		}
-		s.pause(100 * time.Millisecond)
+	isRight := func(node string) bool { return s.seen[node] == s.counting.truth() }
+	if !s.await(limit, func() bool { return slices.ContainsFunc(s.counting.nodes, isRight) }) {
+		s.end(Blocked, "after %s, no node is right: the write of one waits for that of the other", limit)
 	}
+	s.say("one node is right")
 }
 
 // stop asks a program to stop, and ends the row.
@@ -218,7 +185,7 @@ func (s *scene) stop(p *instance) {
 		s.end(NotStopped, "it still ran %s after a SIGTERM", stopLimit)
 	}
 	s.settledAt = time.Now()
-	s.end(Right, "stopped after %.1f s", time.Since(s.endedAt).Seconds())
+	s.end(Right, "stopped after %.1f s", s.settledAt.Sub(s.endedAt).Seconds())
 }
 
 // overwrite changes a label as another client does.

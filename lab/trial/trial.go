@@ -171,9 +171,7 @@ type runner struct {
 func (r *runner) run(i int) {
 	row := r.rows[i]
 	if why := r.whyNot(i); why != "" {
-		r.results[i] = row.result()
-		r.results[i].Verdict = Skipped
-		r.results[i].Detail = why
+		r.results[i] = Result{Row: row, Verdict: Skipped, Detail: why}
 	} else {
 		r.tell(func() { r.options.Began(row) })
 		r.results[i] = r.trial.run(r.ctx, row, false, filepath.Join(r.dir, fmt.Sprint(i)))
@@ -238,8 +236,8 @@ func slowestFirst(rows []Row) []int {
 // missing says why a row cannot run with this program. It returns "" if it can.
 func (tr *trial) missing(row Row) string {
 	switch {
-	case tr.program.FailsKnown[row.Name] != "":
-		return "known to fail: " + tr.program.FailsKnown[row.Name]
+	case tr.program.KnownFailures[row.Name] != "":
+		return "known to fail: " + tr.program.KnownFailures[row.Name]
 	case row.needs&needsElection != 0 && !tr.program.Elects:
 		return "the program does not say that it elects a leader"
 	case row.needs&needsCredential != 0 && !tr.program.UsesKubeconfig:
@@ -254,24 +252,16 @@ func (tr *trial) missing(row Row) string {
 	return ""
 }
 
-func (r Row) result() Result {
-	return Result{Group: r.Group, Name: r.Name, Happens: r.Happens, Why: r.Why, Report: r.Report}
-}
-
 // run plays a row. dir is a directory for its files.
 func (tr *trial) run(ctx context.Context, row Row, isVirtual bool, dir string) (r Result) {
 	s := tr.newScene(ctx, row, isVirtual, dir)
 	defer s.close()
-	r = row.result()
-	r.Limit = s.limit().Seconds()
 	verdict := s.judge()
-	r.Verdict = verdict.verdict
-	r.Detail = verdict.detail
-	r.Note = s.note()
+	r = Result{Row: row, Verdict: verdict.verdict, Detail: verdict.detail, Note: s.note(), Limit: s.limit().Seconds()}
 	if r.Verdict == Right {
 		r.Seconds = max(0, s.settledAt.Sub(s.endedAt).Seconds())
 	}
-	r.Requests = s.requests()
+	r.Requests = len(s.fake.Received(fakekube.Requests{}))
 	if r.Verdict != Right {
 		s.say("verdict: %s: %s", r.Verdict, r.Detail)
 	}
@@ -334,7 +324,7 @@ func (tr *trial) newScene(ctx context.Context, row Row, isVirtual bool, dir stri
 		label:     podLabel,
 		timeline:  &timeline{began: time.Now()},
 		wake:      make(chan struct{}, 1),
-		holders:   map[string]*instance{},
+		election:  election{holders: map[string]*instance{}},
 	}
 	s.fake.Allow(s.token)
 	s.api = s.fake

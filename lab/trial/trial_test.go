@@ -13,7 +13,7 @@ import (
 )
 
 func TestPollerPassesAllOtherRows(t *testing.T) {
-	Run(t, Program{Run: poller{}.run, Elects: true, FailsKnown: map[string]string{
+	Run(t, Program{Run: poller{}.run, Elects: true, KnownFailures: map[string]string{
 		"20,000 pods": "it lists all of them again and again",
 	}})
 }
@@ -118,7 +118,7 @@ func TestRowsAreComplete(t *testing.T) {
 }
 
 func TestKnownFailureIsSkippedWithItsReason(t *testing.T) {
-	tr := newTrial(Program{Run: poller{}.run, FailsKnown: map[string]string{"counts": "it cannot"}})
+	tr := newTrial(Program{Run: poller{}.run, KnownFailures: map[string]string{"counts": "it cannot"}})
 	if why := tr.missing(Rows()[0]); why != "known to fail: it cannot" {
 		t.Errorf("the row is skipped because of %q", why)
 	}

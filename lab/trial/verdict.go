@@ -40,8 +40,7 @@ const (
 
 // Result is the outcome of one row.
 type Result struct {
-	Group, Name          string
-	Happens, Why, Report string
+	Row
 
 	Verdict Verdict
 

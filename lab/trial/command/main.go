@@ -107,14 +107,14 @@ func parse(args []string, stderr io.Writer) (*call, error) {
 		flags.PrintDefaults()
 	}
 	only := flags.String("only", "", "run only the rows whose GROUP/NAME contains one of these `words`, joined by commas")
-	var elects yesOrNo
-	flags.Var(&elects, "elects", "whether the program elects a leader if it gets $TRIAL_LEASE: `yes or no`")
+	var elects bool
+	yesOrNo(flags, &elects, "elects", "whether the program elects a leader if it gets $TRIAL_LEASE: `yes or no`")
 	flags.BoolVar(&c.list, "list", false, "list the rows, and exit")
 	flags.StringVar(&c.json, "json", "", "write the results and the stories to this `file`, as JSON")
 	flags.StringVar(&c.html, "html", "", "write the results and the stories to this `file`, as a page")
 	flags.StringVar(&c.lines, "lines", "", "write a line for each result to this `file`")
 	flags.IntVar(&c.options.Parallel, "parallel", 12, "run this many rows at once")
-	flags.Var((*yesOrNo)(&c.options.Hours), "hours", "whether to run the rows that take hours, too: `yes or no`")
+	yesOrNo(flags, &c.options.Hours, "hours", "whether to run the rows that take hours, too: `yes or no`")
 	flags.StringVar(&c.options.Kubeconfig, "cluster", "", "use the cluster of this kubeconfig `file` in place of the fake")
 	flags.StringVar(&c.options.Context, "context", "", "use this context of the file")
 	if err := flags.Parse(args); err != nil {
@@ -128,7 +128,7 @@ func parse(args []string, stderr io.Writer) (*call, error) {
 	}
 	c.line = cmp.Or(flags.Arg(0), podcount)
 	c.program = trial.Command(c.line)
-	c.program.Elects = bool(elects) || c.line == podcount
+	c.program.Elects = elects || c.line == podcount
 	if *only != "" {
 		for word := range strings.SplitSeq(*only, ",") {
 			if word = strings.TrimSpace(word); word != "" {
@@ -139,23 +139,16 @@ func parse(args []string, stderr io.Writer) (*call, error) {
 	return c, nil
 }
 
-// yesOrNo is a flag that is yes or no, as in a variable of make. Without a value, it is yes.
-type yesOrNo bool
-
-// String implements flag.Value.
-func (y *yesOrNo) String() string { return map[bool]string{true: "yes", false: "no"}[bool(*y)] }
-
-// Set implements flag.Value.
-func (y *yesOrNo) Set(value string) error {
-	if value != "yes" && value != "no" && value != "true" {
-		return errors.New("it must be yes or no")
-	}
-	*y = value != "no"
-	return nil
+// yesOrNo defines a flag that is yes or no, as in a variable of make. Without a value, it is yes.
+func yesOrNo(flags *flag.FlagSet, isYes *bool, name, usage string) {
+	flags.BoolFunc(name, usage, func(value string) error {
+		if value != "yes" && value != "no" && value != "true" {
+			return errors.New("it must be yes or no")
+		}
+		*isYes = value != "no"
+		return nil
+	})
 }
-
-// IsBoolFlag lets the flag stand without a value.
-func (y *yesOrNo) IsBoolFlag() bool { return true }
 
 func list(w io.Writer) {
 	for _, row := range trial.Rows() {

@@ -82,7 +82,7 @@ func TestClientGoTakesTheTrialInVirtualTime(t *testing.T) {
 	// One of these handlers sleeps, and keeps the time of the last error from one bubble to the next, where time begins
 	// again.
 	utilruntime.ErrorHandlers = nil
-	trial.Run(t, trial.Program{Run: countPods, FailsKnown: map[string]string{
+	trial.Run(t, trial.Program{Run: countPods, KnownFailures: map[string]string{
 		"watch unanswered": "client-go has no limit for the answer to a watch",
 		"list unanswered":  "client-go has no limit for the answer to a list",
 		"etcd restored":    "client-go does not notice that versions have gone back",
