@@ -1,9 +1,7 @@
 package browser
 
 import (
-	"bytes"
 	"fmt"
-	"image/png"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -57,18 +55,13 @@ func TestKitInChromium(t *testing.T) {
 		name string
 		test func(t *testing.T, tab *Tab, url string)
 	}{
-		{"a page that only does what it may is quiet", testQuiet},
 		{"the console shows what goes wrong", testConsole},
 		{"the console shows what the policy forbids", testPolicy},
 		{"requests are all noted", testRequests},
-		{"Eval waits for promises", testEval},
-		{"a click works, and Await sees what it does", testClick},
-		{"a click scrolls to its element", testFarClick},
 		{"keys move the focus, press buttons and write", testKeys},
 		{"Focus tells an element without an outline", testFocus},
 		{"Axe finds a button without a name", testAxe},
 		{"Frames counts frames and long tasks", testFrames},
-		{"a screenshot has the size of the tab", testScreenshot},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -84,11 +77,6 @@ func TestKitInChromium(t *testing.T) {
 			}
 		}
 	})
-}
-
-func testQuiet(t *testing.T, tab *Tab, url string) {
-	tab.Open(url)
-	tab.WantQuiet(url)
 }
 
 func testConsole(t *testing.T, tab *Tab, url string) {
@@ -128,34 +116,6 @@ func testRequests(t *testing.T, tab *Tab, url string) {
 			t.Errorf("no %s among %s", want, tab.Requests())
 		}
 	}
-}
-
-func testEval(t *testing.T, tab *Tab, url string) {
-	got := tab.Eval(`new Promise((done) => setTimeout(() => done({a: [1, "x"]}), 10))`)
-	if fmt.Sprint(got) != "map[a:[1 x]]" {
-		t.Errorf("got %v", got)
-	}
-	if got := Value[int](tab, "6 * 7"); got != 42 {
-		t.Errorf("got %d, want 42", got)
-	}
-	if got := tab.Eval("undefined"); got != nil {
-		t.Errorf("got %v, want nil", got)
-	}
-}
-
-func testClick(t *testing.T, tab *Tab, url string) {
-	tab.Open(url)
-	tab.Click("#more")
-	tab.Await("a row", `document.querySelectorAll("li").length === 1`)
-	if got := tab.Text("#more"); got != "One more" {
-		t.Errorf("got the text %q", got)
-	}
-}
-
-func testFarClick(t *testing.T, tab *Tab, url string) {
-	tab.Open(url)
-	tab.Click("#far")
-	tab.Await("the title", `document.title === "far"`)
 }
 
 func testKeys(t *testing.T, tab *Tab, url string) {
@@ -210,16 +170,5 @@ func testFrames(t *testing.T, tab *Tab, url string) {
 	frames := tab.Frames(1)
 	if frames.PerSecond < 5 || frames.LongTasks < 1 || frames.LongTotal < 150 || frames.Longest < 100 {
 		t.Errorf("got %+v", frames)
-	}
-}
-
-func testScreenshot(t *testing.T, tab *Tab, url string) {
-	tab.Open(url)
-	image, err := png.Decode(bytes.NewReader(tab.Screenshot()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if size := image.Bounds().Size(); size.X != 800 || size.Y != 600 {
-		t.Errorf("got %s, want 800 by 600", size)
 	}
 }
