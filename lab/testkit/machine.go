@@ -3,6 +3,7 @@ package testkit
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"testing"
@@ -22,6 +23,16 @@ func Fewer(n int) int {
 	return n
 }
 
+// ReadFile returns what a file holds.
+func ReadFile(t testing.TB, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // WriteFiles writes files into dir, and makes the folders that their names contain. Only this user may read them.
 func WriteFiles(t testing.TB, dir string, files map[string]string) {
 	t.Helper()
@@ -34,4 +45,16 @@ func WriteFiles(t testing.TB, dir string, files map[string]string) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// HeapBytes returns the size of the value that build returns, and of everything that it refers to.
+func HeapBytes(build func() any) float64 {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	value := build()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	runtime.KeepAlive(value)
+	return float64(after.HeapAlloc) - float64(before.HeapAlloc)
 }
