@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"podcount/lab/testkit"
 )
 
 // recordedDocument is a document, and how kubectl reads it: see testdata/record.
@@ -18,11 +20,7 @@ type recordedDocument struct {
 
 func recordedDocuments(t *testing.T, file string) (documents []recordedDocument) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(testkit.ReadFile(t, file)) {
 		var d recordedDocument
 		decoder := json.NewDecoder(strings.NewReader(line))
 		decoder.UseNumber()

@@ -1,8 +1,10 @@
 package yaml
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,11 +23,9 @@ func (p *parser) plain(parentColumn int) any {
 	return p.plainValue(strings.Join(parts, " "))
 }
 
-// isWrapped reports whether the plain scalar at the end of the current line continues on the next line. A scalar that
-// is the whole document does not.
+// isWrapped reports whether the plain scalar at the end of the current line continues on the next line.
 func (p *parser) isWrapped(parentColumn int) bool {
-	isLast := p.row+1 >= len(p.lines)
-	if isLast || parentColumn < 0 {
+	if p.row+1 >= len(p.lines) {
 		return false
 	}
 	line := p.lines[p.row+1]
@@ -97,17 +97,11 @@ func (p *parser) checkPlain(text string) {
 	switch {
 	case strings.IndexByte("&*!", text[0]) >= 0:
 		p.fail("a value begins with %q: quote it; anchors, aliases and tags are not supported", text[:1])
-	case strings.IndexByte("|>", text[0]) >= 0:
-		p.fail("a value begins with %q: quote it, or begin the block on the line of its key", text[:1])
-	case strings.IndexByte("%@`,]}?:=", text[0]) >= 0:
+	case strings.IndexByte("|>%@`,]}?:=", text[0]) >= 0:
 		p.fail("a value begins with %q: quote it", text[:1])
 	}
 	if text == "-" || strings.HasPrefix(text, "- ") {
 		p.fail(`a value begins with "-": quote it, or begin a list on a line of its own`)
-	}
-	isWholeDocument := p.depth == 0
-	if isWholeDocument && (isMarker(text, "---") || isMarker(text, "...")) {
-		p.fail("a document begins or ends in the middle of a line")
 	}
 	if strings.HasSuffix(text, ":") || strings.Contains(text, "\t") {
 		p.fail("a value contains a colon or a tab: quote it")
@@ -172,7 +166,7 @@ func (p *parser) foldQuoted(start int, single string) string {
 		emptyLines++
 		p.nextLine()
 	}
-	if p.atEnd() || p.atMarker("---") || p.atMarker("...") {
+	if p.atEnd() {
 		p.failIn(start, "the closing quote is missing")
 	}
 	p.skipBlanks()
@@ -182,157 +176,69 @@ func (p *parser) foldQuoted(start int, single string) string {
 	return strings.Repeat("\n", emptyLines)
 }
 
-// escapes are the characters that a backslash and a letter stand for.
-// https://yaml.org/spec/1.2.2/#57-escaped-characters
-var escapes = map[byte]rune{
-	'0':  0,
-	'a':  '\a',
-	'b':  '\b',
-	't':  '\t',
-	'\t': '\t',
-	'n':  '\n',
-	'v':  '\v',
-	'f':  '\f',
-	'r':  '\r',
-	'e':  '\x1b',
-	' ':  ' ',
-	'"':  '"',
-	'/':  '/',
-	'\\': '\\',
-	'N':  '\u0085', // next line
-	'_':  '\u00a0', // no-break space
-	'L':  '\u2028', // line separator
-	'P':  '\u2029', // paragraph separator
-}
-
-// escapeDigits is the number of hexadecimal digits that follow a backslash and a letter.
-var escapeDigits = map[byte]int{'x': 2, 'u': 4, 'U': 8}
-
-// escape reads a backslash and the characters that belong to it. There is at least one more in the line.
+// escape reads a backslash and the characters that belong to it. There is at least one more in the line. It knows the
+// escapes of Go, except octal numbers, and two more: a slash, as in JSON, and a space, as tools write it where they
+// wrap.
 func (p *parser) escape() rune {
-	letter := p.rest()[1]
-	digits := p.rest()[2:]
-	if char, isKnown := escapes[letter]; isKnown {
+	rest := p.rest()
+	if rest[1] == '/' || rest[1] == ' ' {
 		p.column += 2
-		return char
+		return rune(rest[1])
 	}
-	count, isKnown := escapeDigits[letter]
-	if !isKnown || len(digits) < count {
-		p.failEscape()
+	char, _, after, err := strconv.UnquoteChar(rest, '"')
+	isOctal := rest[1] >= '0' && rest[1] <= '7' // which YAML does not have
+	if err != nil || isOctal {
+		letter, _ := utf8.DecodeRuneInString(rest[1:])
+		p.fail("unknown escape \\%c", letter)
 	}
-	code, err := strconv.ParseUint(digits[:count], 16, 32)
-	if err != nil || code > utf8.MaxRune || !utf8.ValidRune(rune(code)) {
-		p.failEscape()
-	}
-	p.column += 2 + count
-	return rune(code)
+	p.column += len(rest) - len(after)
+	return char
 }
 
-func (p *parser) failEscape() {
-	char, _ := utf8.DecodeRuneInString(p.rest()[1:])
-	p.fail("unknown escape \\%c", char)
-}
-
-// atBlockScalar reports whether a literal or folded block begins here.
-func (p *parser) atBlockScalar() bool {
-	c := p.peek()
-	return c == '|' || c == '>'
-}
-
-// blockHeader is what the first line of a block says: "|" (literal) or ">" (folded), a digit for the indentation, and
-// "-" or "+" for the chomping: how many of the line breaks at the end belong to the text.
-type blockHeader struct {
-	isFolded    bool
-	indentation int // relative to the parent; 0 if the first line with text determines it
-	chomping    chomping
-}
-
-type chomping byte
-
-const (
-	clip  chomping = 0   // at most one line break
-	strip chomping = '-' // none
-	keep  chomping = '+' // all
-)
-
-// blockHeader reads the first line of a block.
-func (p *parser) blockHeader() blockHeader {
-	header := blockHeader{isFolded: p.peek() == '>'}
-	p.column++
-	for range 2 { // the digit and the chomping may have either order
-		c := p.peek()
-		switch {
-		case header.chomping == clip && (c == '-' || c == '+'):
-			header.chomping = chomping(c)
-			p.column++
-		case header.indentation == 0 && c >= '1' && c <= '9':
-			header.indentation = int(c - '0')
-			p.column++
-		}
-	}
-	p.skipSpaces()
-	hasBlank := p.line()[p.column-1] == ' '
-	isComment := p.peek() == '#' && hasBlank
-	if p.peek() != '\n' && !isComment {
-		p.fail("a block must begin with | or >, then + or -, and a digit for the indentation, all optional except the first")
-	}
-	return header
-}
-
-// blockScalar reads a literal or folded block. It is the value of a key or a dash in parentColumn.
+// blockScalar reads a literal block, which begins with "|", or a folded one, which begins with ">". It is the value of
+// a key or a dash in parentColumn. Of the line breaks at its end, one belongs to the text. After a "-", none does, and
+// after a "+", all do.
 func (p *parser) blockScalar(parentColumn int) string {
-	header := p.blockHeader()
-	lines := p.blockLines(parentColumn, header.indentation)
-	lineBreaks := len(lines)
-	if p.atEnd() && p.lacksFinalBreak && len(lines) > 0 {
-		lineBreaks--
+	isFolded := p.peek() == '>'
+	p.column++
+	chomping := p.peek()
+	if chomping == '-' || chomping == '+' {
+		p.column++
 	}
-	lines = withoutEmptyEnd(lines)
-	if len(lines) == 0 {
-		return strings.Repeat("\n", header.chomping.keptBreaks(lineBreaks, false))
-	}
-	breaksAfterText := lineBreaks - (len(lines) - 1)
-	end := strings.Repeat("\n", header.chomping.keptBreaks(breaksAfterText, true))
-	if header.isFolded {
-		return fold(lines) + end
-	}
-	return strings.Join(lines, "\n") + end
-}
-
-// keptBreaks returns how many of the line breaks at the end of a block belong to its text.
-func (c chomping) keptBreaks(lineBreaks int, hasText bool) int {
+	p.endLine("a block must begin with |, |-, |+, >, >- or >+")
+	text := p.blockText(parentColumn)
+	content := strings.TrimRight(text, "\n")
+	end := text[len(content):]
 	switch {
-	case c == keep:
-		return lineBreaks
-	case c == clip && hasText:
-		return min(lineBreaks, 1)
+	case chomping == '+':
+	case chomping == '-' || content == "":
+		end = ""
 	default:
-		return 0
+		end = end[:min(1, len(end))]
 	}
+	if isFolded {
+		content = p.fold(content)
+	}
+	return content + end
 }
 
-// withoutEmptyEnd returns lines without the empty ones at their end.
-func withoutEmptyEnd(lines []string) []string {
-	end := len(lines)
-	for end > 0 && lines[end-1] == "" {
-		end--
-	}
-	return lines[:end]
-}
-
-// blockLines reads the lines of a block, without its header and without their indentation. The header may state the
-// indentation, relative to parentColumn. If relative is 0, the first line with text determines it.
-func (p *parser) blockLines(parentColumn, relative int) (lines []string) {
-	isKnown := relative > 0
-	indentation := parentColumn + max(relative, 1)
+// blockText reads the lines of a block, after its first one and without their indentation, which is that of the first
+// line with text.
+func (p *parser) blockText(parentColumn int) string {
+	var lines []string
+	indentation := parentColumn + 1
+	isKnown := false // the indentation
 	for {
 		p.nextLine()
 		line := p.line()
 		text := strings.TrimLeft(line, " ")
 		spaces := len(line) - len(text)
 		isAfterBlock := text != "" && spaces <= parentColumn
-		if p.atEnd() || isAfterBlock {
-			return lines
+		if p.atEnd() {
+			return strings.Join(lines, "\n")
+		}
+		if isAfterBlock {
+			return strings.Join(append(lines, ""), "\n")
 		}
 		if !isKnown {
 			// This is the first line with text, or an empty line above it. An empty line must not be indented more
@@ -348,34 +254,18 @@ func (p *parser) blockLines(parentColumn, relative int) (lines []string) {
 	}
 }
 
-// fold joins the lines of a folded block. A line break between two lines of text becomes a space, and n empty lines
-// between them become n line breaks. All line breaks remain before the first line of text, and next to a line that
-// begins with a blank.
-func fold(lines []string) string {
-	var text strings.Builder
-	empty := 0          // how many empty lines follow the last line of text
-	isFirst := true     // there has been no line of text yet
-	isIndented := false // the last line of text begins with a blank
-	for _, line := range lines {
-		if line == "" {
-			empty++
-			continue
-		}
-		wasIndented := isIndented
-		isIndented = line[0] == ' ' || line[0] == '\t'
-		switch {
-		case isFirst:
-			text.WriteString(strings.Repeat("\n", empty))
-		case wasIndented || isIndented:
-			text.WriteString(strings.Repeat("\n", empty+1))
-		case empty == 0:
-			text.WriteByte(' ')
-		default:
-			text.WriteString(strings.Repeat("\n", empty))
-		}
-		text.WriteString(line)
-		isFirst = false
-		empty = 0
+// lineBreaks are some line breaks within a text.
+var lineBreaks = regexp.MustCompile(`\n+`)
+
+// fold joins the lines of a folded block. A line break between two lines becomes a space, and n empty lines between
+// them become n line breaks. Those before the first line remain. It refuses lines that are indented more than the
+// others, which YAML does not join.
+func (p *parser) fold(text string) string {
+	if strings.HasPrefix(text, " ") || strings.Contains(text, "\n ") || strings.Contains(text, "\n\t") {
+		p.failIn(p.row-1, "the folded block above has a line that is indented more: begin the block with |")
 	}
-	return text.String()
+	begin := len(text) - len(strings.TrimLeft(text, "\n"))
+	return text[:begin] + lineBreaks.ReplaceAllStringFunc(text[begin:], func(breaks string) string {
+		return cmp.Or(breaks[1:], " ")
+	})
 }

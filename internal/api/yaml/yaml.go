@@ -9,12 +9,16 @@ package yaml
 
 import (
 	"fmt"
+	"reflect"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
 
 // maxDepth is how deeply maps and lists may be nested.
 const maxDepth = 100
+
+const unexpectedLine = "unexpected line: its indentation is wrong, or it begins a second document"
 
 // Parse reads one document. It returns a tree of map[string]any, []any, string, json.Number, bool and nil. An error
 // begins with the number of the line. It may name a key, but never quotes a value, because that may be a secret.
@@ -28,11 +32,14 @@ func Parse(text string) (tree any, err error) {
 			panic(thrown)
 		}
 	}()
-	p := newParser(text)
-	p.documentStart()
-	tree = p.document()
-	p.documentEnd()
-	return tree, nil
+	text = strings.TrimPrefix(text, "\ufeff")
+	text = strings.ReplaceAll(text, "\r\n", "\n")
+	if document, hasDots := strings.CutSuffix(text, "\n...\n"); hasDots {
+		text = document + "\n" // The dots end the document, as some tools write it.
+	}
+	p := &parser{lines: strings.Split(text, "\n")}
+	p.checkLine()
+	return p.document(), nil
 }
 
 // syntaxError says what is wrong in a line. The method fail panics with it, and Parse recovers it and returns it as an
@@ -44,13 +51,13 @@ type syntaxError struct {
 
 func (e *syntaxError) Error() string { return fmt.Sprintf("%d: %s", e.line, e.message) }
 
-// parser reads a text from its beginning to its end. A method that is named after a construct, such as document or
-// blockMap, reads that construct at the parser's position, and moves the position to its end.
+// parser reads a text from its beginning to its end. A method that is named after a construct, such as blockMap,
+// reads that construct at the parser's position, and moves the position to its end.
 type parser struct {
-	lines           []string
-	lacksFinalBreak bool // the text does not end with a line break
+	lines []string // the last one is empty if the text ends with a line break
 	position
-	depth int // how many maps and lists enclose the position
+	depth    int  // how many maps and lists enclose the position
+	hasBegun bool // the line "---" may not come any more
 }
 
 // position is a place in the text.
@@ -59,24 +66,9 @@ type position struct {
 	column int // the index of the byte in that line
 }
 
-func newParser(text string) *parser {
-	text = strings.TrimPrefix(text, "\ufeff")
-	text = strings.ReplaceAll(text, "\r\n", "\n")
-	lines := strings.Split(text, "\n")
-	last := len(lines) - 1
-	lacksFinalBreak := lines[last] != ""
-	if !lacksFinalBreak {
-		lines = lines[:last]
-	}
-	p := &parser{lines: lines, lacksFinalBreak: lacksFinalBreak}
-	p.checkLine()
-	return p
-}
-
 // fail refuses the text because of the current line. It does not return.
 func (p *parser) fail(format string, args ...any) {
-	lastRow := max(len(p.lines)-1, 0)
-	p.failIn(min(p.row, lastRow), format, args...)
+	p.failIn(min(p.row, len(p.lines)-1), format, args...)
 }
 
 // failIn refuses the text because of the line in a row. It does not return.
@@ -122,6 +114,9 @@ func (p *parser) checkLine() {
 	if strings.HasSuffix(strings.TrimRight(line, " "), "\t") {
 		p.fail("the line ends with a tab")
 	}
+	if p.hasBegun && mark.MatchString(line) {
+		p.fail(unexpectedLine)
+	}
 }
 
 // isForbidden reports whether a file must not contain a character: a control character, or one that only some programs
@@ -155,15 +150,15 @@ func (p *parser) atLineEnd() bool {
 	return c == '\n' || c == '#'
 }
 
-// endLine refuses the line if anything except a comment follows the value that has been read. A comment needs a blank
-// before it.
-func (p *parser) endLine() {
+// endLine refuses the line with a complaint if anything except a comment follows what has been read. A comment needs a
+// blank before it.
+func (p *parser) endLine(complaint string) {
 	valueEnd := p.column
 	p.skipBlanks()
 	hasBlank := p.column > valueEnd
 	isComment := p.peek() == '#' && hasBlank
 	if p.peek() != '\n' && !isComment {
-		p.fail("unexpected text after the value")
+		p.fail("%s", complaint)
 	}
 	p.column = len(p.line())
 }
@@ -176,7 +171,7 @@ func (p *parser) skipToContent() bool {
 		p.skipSpaces()
 	}
 	p.refuseTab()
-	return !p.atEnd() && !p.atMarker("---") && !p.atMarker("...")
+	return !p.atEnd()
 }
 
 // refuseTab refuses a tab in the indentation, or between a key or a dash and its value.
@@ -186,50 +181,24 @@ func (p *parser) refuseTab() {
 	}
 }
 
-// atMarker reports whether the current line is a marker: "---", which begins a document, or "...", which ends one.
-func (p *parser) atMarker(marker string) bool {
-	return isMarker(p.line(), marker)
-}
+// mark is a line that begins or ends a document.
+var mark = regexp.MustCompile(`^(---|\.\.\.)([ \t]|$)`)
 
-// isMarker reports whether a line is a marker, which a blank and more text may follow.
-func isMarker(line, marker string) bool {
-	rest, found := strings.CutPrefix(line, marker)
-	return found && (rest == "" || rest[0] == ' ' || rest[0] == '\t')
-}
-
-// documentStart reads the line "---", if there is one.
-func (p *parser) documentStart() {
+// document reads the whole text. Its first line may be "---".
+func (p *parser) document() (value any) {
 	p.skipToContent()
-	if p.atMarker("---") {
+	if strings.HasPrefix(p.line(), "---") && mark.MatchString(p.line()) {
 		p.column = len("---")
-		p.endLine()
-		return
+		p.endLine("unexpected text after the value")
 	}
-	if p.atMarker("...") {
-		p.fail("a document ends before it begins")
+	p.hasBegun = true
+	if p.skipToContent() {
+		value = p.node(-1)
 	}
-}
-
-// document reads the document's value, which is nil if the document is empty.
-func (p *parser) document() any {
-	if !p.skipToContent() {
-		return nil
+	if p.skipToContent() {
+		p.fail(unexpectedLine)
 	}
-	return p.node(-1)
-}
-
-// documentEnd reads the line "...", if there is one, and refuses a text that continues after the document.
-func (p *parser) documentEnd() {
-	hasContent := p.skipToContent()
-	if !hasContent && p.atMarker("...") {
-		p.column = len("...")
-		p.endLine()
-		p.nextLine()
-		p.skipToContent()
-	}
-	if !p.atEnd() {
-		p.fail("unexpected line: its indentation is wrong, or it begins a second document")
-	}
+	return value
 }
 
 // enter begins a map or a list. Call leave at its end.
@@ -248,7 +217,9 @@ func (p *parser) node(parentColumn int) any {
 	if p.atDash() {
 		return p.blockList()
 	}
-	if p.atKey() {
+	start := p.position
+	if _, isKey := p.tryKey(inBlock); isKey {
+		p.position = start
 		return p.blockMap()
 	}
 	return p.flowNode(parentColumn)
@@ -272,26 +243,8 @@ func (p *parser) blockList() []any {
 			return items
 		}
 		p.column++
-		items = append(items, p.item(column))
+		items = append(items, p.valueAfter("-", column))
 	}
-}
-
-// item reads the value of a list's item: what follows the dash in its line or, if there is nothing, the following lines
-// that are indented more than the dash.
-func (p *parser) item(dashColumn int) any {
-	p.skipSpaces()
-	if !p.atLineEnd() {
-		p.refuseTab()
-		if p.atBlockScalar() {
-			return p.blockScalar(dashColumn)
-		}
-		return p.node(dashColumn)
-	}
-	hasContent := p.skipToContent()
-	if !hasContent || p.column <= dashColumn {
-		return nil
-	}
-	return p.node(dashColumn)
 }
 
 // blockMap reads the entries whose keys are in the current column.
@@ -306,80 +259,65 @@ func (p *parser) blockMap() map[string]any {
 			return entries
 		}
 		row := p.row
-		key, isKey := p.tryKey()
+		key, isKey := p.tryKey(inBlock)
 		if !isKey {
 			p.fail(`expected "key: value", indented like the keys above`)
 		}
-		p.add(entries, row, key, p.valueOf(column))
+		p.add(entries, row, key, p.valueAfter(":", column))
 	}
 }
 
-// valueOf reads the value of a key: what follows the key in its line or, if there is nothing, the following lines that
-// are indented more than the key. A list may begin in the column of the key.
-func (p *parser) valueOf(keyColumn int) any {
+// valueAfter reads the value after a mark, which is the dash of an item or the colon of a key: what follows the mark in
+// its line or, if there is nothing, the following lines that are indented more than the column of the dash or the key.
+// A list may begin in the column of its key.
+func (p *parser) valueAfter(mark string, column int) any {
+	isOfKey := mark == ":"
 	p.skipSpaces()
 	if !p.atLineEnd() {
 		p.refuseTab()
-		if p.atBlockScalar() {
-			return p.blockScalar(keyColumn)
+		switch {
+		case p.peek() == '|' || p.peek() == '>':
+			return p.blockScalar(column)
+		case isOfKey: // No block map or list can begin in the line of its key.
+			return p.flowNode(column)
+		default:
+			return p.node(column)
 		}
-		// No block map or list can begin in the line of its key.
-		return p.flowNode(keyColumn)
 	}
 	hasContent := p.skipToContent()
-	isListInKeyColumn := hasContent && p.column == keyColumn && p.atDash()
+	isListInKeyColumn := hasContent && isOfKey && p.column == column && p.atDash()
 	if isListInKeyColumn {
 		return p.blockList()
 	}
-	if !hasContent || p.column <= keyColumn {
+	if !hasContent || p.column <= column {
 		return nil
 	}
-	return p.node(keyColumn)
+	return p.node(column)
 }
 
-// add puts an entry into a map. It accepts a duplicate key if both values are equal scalars, because some tools write
-// such files. It refuses other duplicates, because some programs use the first value, and some the last.
+// add puts an entry into a map. It accepts a duplicate key if both values are equal, because some tools write such
+// files. It refuses other duplicates, because some programs use the first value, and some the last.
 func (p *parser) add(entries map[string]any, row int, key string, value any) {
 	former, isDuplicate := entries[key]
-	if isDuplicate && !isEqualScalar(former, value) {
+	if isDuplicate && !reflect.DeepEqual(former, value) {
 		p.failIn(row, "duplicate key %q, with different values: remove one", key)
 	}
 	entries[key] = value
 }
 
-// isEqualScalar reports whether two values are scalars, and equal.
-func isEqualScalar(a, b any) bool {
-	return !isCollection(a) && !isCollection(b) && a == b
-}
-
-func isCollection(value any) bool {
-	switch value.(type) {
-	case map[string]any, []any:
-		return true
-	}
-	return false
-}
-
-// atKey reports whether an entry of a block map begins here.
-func (p *parser) atKey() bool {
-	start := p.position
-	_, isKey := p.tryKey()
-	p.position = start
-	return isKey
-}
-
 // tryKey reads a key and its colon. If there is no key, the position stays where it is.
-func (p *parser) tryKey() (key string, isKey bool) {
+func (p *parser) tryKey(isInFlow bool) (key string, isKey bool) {
 	start := p.position
 	switch p.peek() {
-	case '{', '[':
+	case '{', '[': // only a scalar can be a key
 		return "", false
 	case '"', '\'':
 		key = p.quoted()
 		p.skipSpaces()
-		isKey = p.atKeyColon()
+		isJSON := isInFlow && p.peek() == ':' // without a space after the colon
+		isKey = isJSON || p.atKeyColon()
 	default:
-		text := p.plainLine(inBlock)
+		text := p.plainLine(isInFlow)
 		p.skipSpaces()
 		isKey = p.atKeyColon()
 		if isKey {
@@ -390,16 +328,11 @@ func (p *parser) tryKey() (key string, isKey bool) {
 		p.position = start
 		return "", false
 	}
-	p.checkKeyRow(start.row)
-	p.column++
-	return key, true
-}
-
-// checkKeyRow refuses a key that began in an earlier row than the current one.
-func (p *parser) checkKeyRow(start int) {
-	if p.row > start {
+	if p.row > start.row {
 		p.fail("a key must be on one line, but this one began above")
 	}
+	p.column++
+	return key, true
 }
 
 // atKeyColon reports whether a colon that ends a key is next: one that a space or a line break follows.
@@ -429,7 +362,7 @@ func (p *parser) flowNode(parentColumn int) any {
 	default:
 		value = p.plain(parentColumn)
 	}
-	p.endLine()
+	p.endLine("unexpected text after the value")
 	return value
 }
 
@@ -438,54 +371,44 @@ func (p *parser) flow() any {
 	p.enter()
 	defer p.leave()
 	isMap := p.peek() == '{'
+	closing := byte(']')
+	if isMap {
+		closing = '}'
+	}
+	entries := map[string]any{}
+	items := []any{}
+	for p.peek() != closing {
+		p.column++ // after the opening bracket, or a comma
+		p.skipToFlowContent()
+		if p.peek() == closing {
+			break
+		}
+		if isMap {
+			p.flowEntry(entries)
+		} else {
+			items = append(items, p.flowValue())
+		}
+		p.skipToFlowContent()
+		if p.peek() != ',' && p.peek() != closing {
+			p.fail(`expected "," or "%c" after a value`, closing)
+		}
+	}
 	p.column++
 	if isMap {
-		return p.flowMap()
+		return entries
 	}
-	return p.flowList()
+	return items
 }
 
-// flowList reads a list in square brackets, after the opening one.
-func (p *parser) flowList() []any {
-	items := []any{}
-	for {
-		p.skipToFlowContent()
-		if p.peek() == ']' {
-			p.column++
-			return items
-		}
-		items = append(items, p.flowValue())
-		p.comma(']')
+// flowEntry reads a key and its value within braces.
+func (p *parser) flowEntry(entries map[string]any) {
+	row := p.row
+	key, isKey := p.tryKey(inFlow)
+	if !isKey {
+		p.fail(`expected "key: value" between braces`)
 	}
-}
-
-// flowMap reads a map in braces, after the opening one.
-func (p *parser) flowMap() map[string]any {
-	entries := map[string]any{}
-	for {
-		p.skipToFlowContent()
-		if p.peek() == '}' {
-			p.column++
-			return entries
-		}
-		row := p.row
-		key := p.flowKey()
-		p.skipToFlowContent()
-		p.add(entries, row, key, p.flowValue())
-		p.comma('}')
-	}
-}
-
-// comma reads the comma after a value. It is optional before the closing bracket.
-func (p *parser) comma(closing byte) {
 	p.skipToFlowContent()
-	if p.peek() == ',' {
-		p.column++
-		return
-	}
-	if p.peek() != closing {
-		p.fail(`expected "," or "%c" after a value`, closing)
-	}
+	p.add(entries, row, key, p.flowValue())
 }
 
 // skipToFlowContent skips blanks, comments and line breaks within brackets, where indentation has no meaning and tabs
@@ -493,7 +416,7 @@ func (p *parser) comma(closing byte) {
 func (p *parser) skipToFlowContent() {
 	for {
 		p.skipBlanks()
-		if p.atEnd() || p.atMarker("---") || p.atMarker("...") {
+		if p.atEnd() {
 			p.fail(`a "{" or "[" above is not closed`)
 		}
 		if !p.atLineEnd() {
@@ -512,28 +435,4 @@ func (p *parser) flowValue() any {
 		return p.flow()
 	}
 	return p.plainValue(p.plainLine(inFlow))
-}
-
-// flowKey reads a key within braces, and its colon. The colon after a quoted key needs no space, as in JSON.
-func (p *parser) flowKey() string {
-	start := p.row
-	key := ""
-	isColon := false
-	switch p.peek() {
-	case '"', '\'':
-		key = p.quoted()
-		p.skipSpaces()
-		isColon = p.peek() == ':'
-	case '{', '[': // only a scalar can be a key
-	default:
-		key = p.plainKey(p.plainLine(inFlow))
-		p.skipSpaces()
-		isColon = p.atKeyColon()
-	}
-	if !isColon {
-		p.fail(`expected "key: value" between braces`)
-	}
-	p.checkKeyRow(start)
-	p.column++
-	return key
 }
