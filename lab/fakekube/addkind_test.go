@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"podcount/lab/testkit"
 )
 
 // The kinds of these tests, which the fake does not know by itself.
@@ -21,42 +23,6 @@ func newWithAddedKinds() *Server {
 	f := New()
 	f.Serve(services, deployments, classes)
 	return f
-}
-
-func TestAddedKindHasItsRealPaths(t *testing.T) {
-	f := newWithAddedKinds()
-	for _, c := range []struct {
-		request, body string
-		code          int
-		text          string
-	}{
-		{"POST /api/v1/namespaces/default/services", `{"metadata":{"name":"web"},"spec":{"ports":[{"port":80}]}}`, 201,
-			`"kind":"Service","metadata":{"creationTimestamp":`},
-		{"GET /api/v1/namespaces/default/services/web", "", 200, `"apiVersion":"v1"`},
-		{"GET /api/v1/services", "", 200, `"kind":"ServiceList","apiVersion":"v1"`},
-		{"GET /api/v1/services/web", "", 404, "could not find the requested resource"},
-		{"POST /api/v1/services", "{}", 405, ""},
-		{"POST /apis/apps/v1/namespaces/default/deployments", `{"apiVersion":"v1","metadata":{"name":"web"}}`, 400,
-			`no kind \"Deployment\" is registered for version \"v1\"`},
-		{"POST /apis/apps/v1/namespaces/default/deployments", `{"kind":"Service","apiVersion":"v1"}`, 400,
-			"converting (v1.Service) to (apps.Deployment): unknown conversion"},
-		{"POST /apis/apps/v1/namespaces/default/deployments", `{"metadata":{"name":"web"}}`, 201, `"generation":1`},
-		{"POST /apis/apps/v1/namespaces/default/deployments", `{"metadata":{"name":"web"}}`, 409,
-			`deployments.apps \"web\" already exists`},
-		{"POST /apis/apps/v1/namespaces/none/deployments", `{"metadata":{"name":"web"}}`, 404,
-			`namespaces \"none\" not found`},
-		{"GET /apis/apps/v1/replicasets", "", 404, "could not find the requested resource"},
-		{"POST /apis/storage.k8s.io/v1/storageclasses", `{"metadata":{"name":"fast"},"status":{"a":1}}`, 201,
-			`"status":{"a":1}`},
-		{"GET /apis/storage.k8s.io/v1/storageclasses/fast/status", "", 404, ""},
-		{"DELETE /apis/storage.k8s.io/v1/storageclasses/fast", "", 200, `"status":"Success"`},
-		{"PUT /apis/storage.k8s.io/v1/storageclasses/fast", `{"metadata":{"name":"fast"}}`, 404, "not found"},
-	} {
-		wantAnswer(t, f, c.request, c.body, c.code, c.text)
-	}
-	if got := f.Get("deployments", Key{"default", "web"}); got == nil {
-		t.Error("Get does not find the Deployment")
-	}
 }
 
 func TestAddedKindIsDiscovered(t *testing.T) {
@@ -76,20 +42,6 @@ func TestAddedKindIsDiscovered(t *testing.T) {
 	}
 }
 
-func TestStatusOfAnAddedKindIsASubresource(t *testing.T) {
-	f := newWithAddedKinds()
-	const web = "/apis/apps/v1/namespaces/default/deployments/web"
-	wantAnswer(t, f, "POST /apis/apps/v1/namespaces/default/deployments",
-		`{"metadata":{"name":"web"},"spec":{"replicas":1},"status":{"replicas":9}}`,
-		201, `"spec":{"replicas":1},"status":{}}`)
-	wantAnswer(t, f, "PUT "+web+"/status",
-		`{"metadata":{"name":"web"},"spec":{"replicas":5},"status":{"replicas":1}}`, 200, `"status":{"replicas":1}`)
-	wantAnswer(t, f, "PUT "+web, `{"metadata":{"name":"web"},"spec":{"replicas":2}}`, 200, `"status":{"replicas":1}`)
-	o := f.Get("deployments", Key{"default", "web"})
-	wantNumber(t, "replicas", numberIn(objectIn(o, "spec"), "replicas"), 2)
-	wantNumber(t, "the generation, after one change of the spec", numberIn(MetaOf(o), "generation"), 2)
-}
-
 func TestMetadataOfAnAddedKindIsChecked(t *testing.T) {
 	f := newWithAddedKinds()
 	for body, want := range map[string]string{
@@ -101,9 +53,9 @@ func TestMetadataOfAnAddedKindIsChecked(t *testing.T) {
 		`{"metadata":{"name":"a"},"spec":{"x":1},"kind":3}`: "cannot unmarshal number",
 	} {
 		_, answer := ask(t, f, "POST", "/api/v1/namespaces/default/services?fieldValidation=Strict", body)
-		wantText(t, answer, want)
+		testkit.WantText(t, answer, want)
 	}
-	wantNumber(t, "services", len(f.All("services")), 0)
+	testkit.WantNumber(t, "services", len(f.All("services")), 0)
 }
 
 func TestObjectsOfAnAddedKindAreStoredAsSentWithoutNulls(t *testing.T) {
@@ -118,26 +70,10 @@ func TestStrategicPatchOfAnAddedKind(t *testing.T) {
 	const path = "/api/v1/namespaces/default/services"
 	for name, c := range map[string]struct{ before, patch, want string }{
 		"objects are merged": {`"spec":{"a":{"b":1}}`, `"spec":{"a":{"c":2}}`, `"spec":{"a":{"b":1,"c":2}}`},
-		"null removes":       {`"spec":{"a":1,"b":2}`, `"spec":{"a":null}`, `"spec":{"b":2}`},
 		"a list replaces":    {`"spec":{"p":[{"n":1}]}`, `"spec":{"p":[{"n":2}]}`, `"spec":{"p":[{"n":2}]}`},
-		"conditions are merged by type": {
-			`"spec":{"conditions":[{"type":"A","s":1},{"type":"B","s":1}]}`,
-			`"spec":{"conditions":[{"type":"A","s":2}]}`,
-			`"spec":{"conditions":[{"s":2,"type":"A"},{"s":1,"type":"B"}]}`,
-		},
-		"the order names the merge key": {
-			`"spec":{"ports":[{"port":80,"name":"a"},{"port":81,"name":"b"}]}`,
-			`"spec":{"$setElementOrder/ports":[{"port":82},{"port":80}],` +
-				`"ports":[{"port":82,"name":"c"},{"$patch":"delete","port":81}]}`,
-			`"spec":{"ports":[{"name":"c","port":82},{"name":"a","port":80}]}`,
-		},
 		"the order shows a set": {
 			`"spec":{"ips":["a","b"]}`, `"spec":{"$setElementOrder/ips":["c","a","b"],"ips":["c"]}`,
 			`"spec":{"ips":["c","a","b"]}`,
-		},
-		"finalizers are a set": {
-			`"spec":{}`, `"metadata":{"finalizers":["example.com/b"]}`,
-			`"finalizers":["example.com/b","example.com/a"]`,
 		},
 		"replace": {`"spec":{"a":1}`, `"spec":{"$patch":"replace","b":2}`, `"spec":{"b":2}`},
 	} {
@@ -151,28 +87,9 @@ func TestStrategicPatchOfAnAddedKind(t *testing.T) {
 			if w.Code != 200 {
 				t.Errorf("%d", w.Code)
 			}
-			wantText(t, w.Body.String(), c.want)
+			testkit.WantText(t, w.Body.String(), c.want)
 		})
 	}
-}
-
-func TestListsOfAnAddedKind(t *testing.T) {
-	f := newWithAddedKinds()
-	f.PutJSON("services", `{"metadata":{"namespace":"default","name":"a"},"spec":{"type":"NodePort"}}`)
-	f.PutJSON("services", `{"metadata":{"namespace":"kube-system","name":"b"}}`)
-	_, answer := ask(t, f, "GET", "/api/v1/services?fieldSelector=metadata.name%3Db", "")
-	if strings.Contains(answer, `"name":"a"`) || !strings.Contains(answer, `"name":"b"`) {
-		t.Error(answer)
-	}
-	const byType = "GET /api/v1/services?fieldSelector=spec.type%3DNodePort"
-	wantAnswer(t, f, byType, "", 400, "is not a known field selector")
-	_, answer = ask(t, f, "GET", "/api/v1/services?watch=1&resourceVersion=202&timeoutSeconds=1", "")
-	wantNumber(t, "events", strings.Count(answer, `"type":"ADDED"`), 2)
-	r := newRequest("GET", "/api/v1/services", "")
-	r.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
-	table := serve(f, r).Body.String()
-	wantText(t, table, `"name":"Age"`)
-	wantText(t, table, `"cells":["a",`)
 }
 
 func TestProtobufOfAnAddedKindIsRefused(t *testing.T) {
@@ -184,7 +101,7 @@ func TestProtobufOfAnAddedKindIsRefused(t *testing.T) {
 	if w.Code != 415 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
-	wantText(t, w.Body.String(), `in client-go's rest.Config, set ContentType to \"application/json\"`)
+	testkit.WantText(t, w.Body.String(), `in client-go's rest.Config, set ContentType to \"application/json\"`)
 	r = newRequest("GET", "/api/v1/services", "")
 	r.Header.Set("Accept", mediaProtobuf+", "+mediaJSON)
 	if got := serve(f, r).Header().Get("Content-Type"); got != mediaJSON {
@@ -199,26 +116,12 @@ func TestProtobufOfAnAddedKindIsRefused(t *testing.T) {
 	}
 }
 
-func TestRightsToAnAddedKindComeFromRoles(t *testing.T) {
-	f := newWithAddedKinds()
-	f.Allow("admin")
-	f.AddUser("t", "alice")
-	refused := serve(f, newRequest("GET", "/apis/apps/v1/deployments", "t"))
-	wantNumber(t, "status", refused.Code, 403)
-	wantText(t, refused.Body.String(), `cannot list resource \"deployments\" in API group \"apps\" at the cluster`)
-	f.PutJSON("clusterroles", `{"metadata":{"name":"r"},`+
-		`"rules":[{"apiGroups":["apps"],"resources":["deployments"],"verbs":["list"]}]}`)
-	f.PutJSON("clusterrolebindings", `{"metadata":{"name":"b"},"roleRef":{"kind":"ClusterRole","name":"r"},`+
-		`"subjects":[{"kind":"User","name":"alice"}]}`)
-	wantNumber(t, "status", serve(f, newRequest("GET", "/apis/apps/v1/deployments", "t")).Code, 200)
-}
-
 func TestAddedKindGoesWithItsNamespace(t *testing.T) {
 	f := newWithAddedKinds()
 	wantAnswer(t, f, "POST /api/v1/namespaces", `{"metadata":{"name":"ns"}}`, 201, "")
 	f.PutJSON("services", `{"metadata":{"namespace":"ns","name":"a"}}`)
 	wantAnswer(t, f, "DELETE /api/v1/namespaces/ns", "", 200, "")
-	wantNumber(t, "services", len(f.All("services")), 0)
+	testkit.WantNumber(t, "services", len(f.All("services")), 0)
 }
 
 func TestDefinitionCannotReplaceAnAddedKind(t *testing.T) {

@@ -49,10 +49,8 @@ func (s *Server) Limit(c Capacity) (load func() Load) {
 
 // Load is the work that a server with a capacity has had since the call of Limit.
 type Load struct {
-	Served        int           // requests that got a seat
-	Refused       int           // requests that got a 429
-	LongestQueue  int           // the highest number of requests that waited at the same time
-	TimeInService time.Duration // the sum of the times for which seats were taken
+	Refused      int // requests that got a 429
+	LongestQueue int // the highest number of requests that waited at the same time
 }
 
 // seats are what a server with a capacity has.
@@ -106,7 +104,6 @@ func (l *seats) enqueue() (turn chan struct{}) {
 	turn = make(chan struct{})
 	if isFree {
 		l.busy++
-		l.totals.Served++
 		close(turn)
 		return turn
 	}
@@ -129,18 +126,16 @@ func (l *seats) leaveQueue(turn chan struct{}) (hasLeft bool) {
 	return true
 }
 
-// freeSeat gives the seat of a request to the next one in the queue. taken is when the request got it.
-func (l *seats) freeSeat(taken time.Time) {
+// freeSeat gives the seat of a request to the next one in the queue.
+func (l *seats) freeSeat() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.totals.TimeInService += time.Since(taken)
 	if len(l.waiting) == 0 {
 		l.busy--
 		return
 	}
 	close(l.waiting[0])
 	l.waiting = l.waiting[1:]
-	l.totals.Served++
 }
 
 // takeSeat waits until the server can work on the request, and lets the time pass that any request needs. Without a
@@ -154,7 +149,7 @@ func (r *request) takeSeat() bool {
 		r.refuseForCapacity()
 		return false
 	}
-	r.seatedAt = time.Now()
+	r.hasSeat = true
 	waitFor(r.Context(), seats.capacity.PerRequest)
 	isWatch := r.info.Verb == "watch"
 	if isWatch {
@@ -165,16 +160,16 @@ func (r *request) takeSeat() bool {
 
 // leaveSeat lets another request have the seat. It does nothing if the request has none.
 func (r *request) leaveSeat() {
-	if r.seatedAt.IsZero() {
+	if !r.hasSeat {
 		return
 	}
-	r.arrival.seats.freeSeat(r.seatedAt)
-	r.seatedAt = time.Time{}
+	r.arrival.seats.freeSeat()
+	r.hasSeat = false
 }
 
 // workOnAnswer lets the time pass that the server needs for the objects of a list.
 func (r *request) workOnAnswer() {
-	if r.seatedAt.IsZero() {
+	if !r.hasSeat {
 		return
 	}
 	waitFor(r.Context(), time.Duration(len(r.items))*r.arrival.seats.capacity.PerObject)

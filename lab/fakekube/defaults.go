@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 )
 
 // prepareForWrite returns the object to store if a client writes o in place of old, which is nil for a new object. It
@@ -72,7 +71,7 @@ func (k kind) setInitialFields(o Object) {
 	}
 	switch k.qualified() {
 	case "pods":
-		o["status"] = newPodStatus(partIn(o, "spec"))
+		o["status"] = Object{"phase": "Pending", "qosClass": qosClass(partIn(o, "spec"))}
 	case "namespaces":
 		spec := partIn(o, "spec")
 		finalizers, _ := spec["finalizers"].([]any)
@@ -99,8 +98,7 @@ func (k kind) setDefaults(o Object) {
 		if capacity := objectIn(status, "capacity"); capacity != nil {
 			setMissing(status, "allocatable", maps.Clone(capacity))
 		}
-		spec := partIn(o, "spec")
-		setNetworks(spec)
+		setNetworks(partIn(o, "spec"))
 	case "namespaces":
 		partIn(MetaOf(o), "labels")["kubernetes.io/metadata.name"] = TextIn(MetaOf(o), "name")
 		setMissing(partIn(o, "status"), "phase", "Active")
@@ -188,13 +186,8 @@ func setPodDefaults(spec Object) {
 	for _, list := range []string{"initContainers", "containers"} {
 		for _, container := range objectsIn(spec[list]) {
 			if container != nil {
-				setContainerDefaults(container, spec["hostNetwork"] == true)
+				setContainerDefaults(container)
 			}
-		}
-	}
-	for _, volume := range objectsIn(spec["volumes"]) {
-		if volume != nil {
-			setVolumeDefaults(volume)
 		}
 	}
 	for _, taint := range []string{"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"} {
@@ -221,7 +214,7 @@ func setToleration(spec Object, taint string) {
 }
 
 // setContainerDefaults sets the defaults of a container.
-func setContainerDefaults(container Object, isOnHost bool) {
+func setContainerDefaults(container Object) {
 	setMissing(container, "terminationMessagePath", "/dev/termination-log")
 	setMissing(container, "terminationMessagePolicy", "File")
 	setMissing(container, "imagePullPolicy", pullPolicy(TextIn(container, "image")))
@@ -231,19 +224,6 @@ func setContainerDefaults(container Object, isOnHost bool) {
 	}
 	for _, port := range objectsIn(container["ports"]) {
 		setMissing(port, "protocol", "TCP")
-		if isOnHost && port["containerPort"] != nil {
-			setMissing(port, "hostPort", port["containerPort"])
-		}
-	}
-	for _, variable := range objectsIn(container["env"]) {
-		if source := objectIn(variable, "valueFrom", "fieldRef"); source != nil {
-			setMissing(source, "apiVersion", "v1")
-		}
-	}
-	for _, name := range []string{"livenessProbe", "readinessProbe", "startupProbe"} {
-		if probe := objectIn(container, name); probe != nil {
-			setProbeDefaults(probe)
-		}
 	}
 }
 
@@ -258,74 +238,19 @@ func pullPolicy(image string) string {
 	return "IfNotPresent"
 }
 
-// setProbeDefaults sets the defaults of a probe.
-func setProbeDefaults(probe Object) {
-	setMissing(probe, "timeoutSeconds", float64(1))
-	setMissing(probe, "periodSeconds", float64(10))
-	setMissing(probe, "successThreshold", float64(1))
-	setMissing(probe, "failureThreshold", float64(3))
-	if get := objectIn(probe, "httpGet"); get != nil {
-		setMissing(get, "path", "/")
-		setMissing(get, "scheme", "HTTP")
-	}
-}
-
-// readable is the file mode 0644, the default in volumes.
-const readable = float64(0o644)
-
-// setVolumeDefaults sets the defaults of a volume.
-func setVolumeDefaults(volume Object) {
-	hasOnlyName := len(volume) == 1
-	if hasOnlyName {
-		volume["emptyDir"] = Object{}
-	}
-	for _, source := range []string{"configMap", "secret", "projected", "downwardAPI"} {
-		if from := objectIn(volume, source); from != nil {
-			setMissing(from, "defaultMode", readable)
-		}
-	}
-	if path := objectIn(volume, "hostPath"); path != nil {
-		setMissing(path, "type", "")
-	}
-}
-
-// newPodStatus returns the initial status of a pod. A pod with scheduling gates gets a condition that says it waits.
-// https://kubernetes.io/docs/concepts/scheduling-eviction/pod-scheduling-readiness/
-func newPodStatus(spec Object) Object {
-	status := Object{"phase": "Pending", "qosClass": qosClass(spec)}
-	gates, _ := spec["schedulingGates"].([]any)
-	if len(gates) > 0 {
-		status["conditions"] = []any{Object{
-			"type":               "PodScheduled",
-			"status":             "False",
-			"lastProbeTime":      nil,
-			"lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
-			"reason":             "SchedulingGated",
-			"message":            "Scheduling is blocked due to non-empty scheduling gates",
-		}}
-	}
-	return status
-}
-
-// qosClass returns the quality-of-service class of a pod.
+// qosClass returns the quality-of-service class of a pod. It compares amounts by their texts.
 // https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/
 func qosClass(spec Object) string {
 	hasAny := false
 	isGuaranteed := true
 	for _, list := range []string{"initContainers", "containers"} {
 		for _, container := range objectsIn(spec[list]) {
-			resources := objectIn(container, "resources")
-			limits := aboveZero(quantitiesIn(resources, "limits"))
-			requests := aboveZero(quantitiesIn(resources, "requests"))
+			limits := objectIn(container, "resources", "limits")
+			requests := objectIn(container, "resources", "requests")
 			for _, name := range []string{"cpu", "memory"} {
-				limit, isLimited := limits[name]
-				request, isRequested := requests[name]
-				if isLimited || isRequested {
-					hasAny = true
-				}
-				if !isLimited || isRequested && request.amount.Cmp(limit.amount) != 0 {
-					isGuaranteed = false
-				}
+				limit, request := limits[name], requests[name]
+				hasAny = hasAny || limit != nil || request != nil
+				isGuaranteed = isGuaranteed && limit != nil && (request == nil || request == limit)
 			}
 		}
 	}
@@ -336,10 +261,4 @@ func qosClass(spec Object) string {
 		return "Guaranteed"
 	}
 	return "Burstable"
-}
-
-// aboveZero removes the quantities that are not positive.
-func aboveZero(all map[string]quantity) map[string]quantity {
-	maps.DeleteFunc(all, func(_ string, q quantity) bool { return q.amount.Sign() <= 0 })
-	return all
 }

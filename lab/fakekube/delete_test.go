@@ -4,47 +4,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"podcount/lab/testkit"
 )
-
-// changeSpy counts the changes that a Spy sees.
-type changeSpy struct{ changes int }
-
-func (l *changeSpy) Asked(Request)               {}
-func (l *changeSpy) Told(Answer, string, Object) {}
-func (l *changeSpy) Answered(Answer)             {}
-func (l *changeSpy) Changed(Change)              { l.changes++ }
-
-func TestDryRunChangesNothing(t *testing.T) {
-	const pods = "/api/v1/namespaces/default/pods"
-	f := New()
-	f.AddPod("default", "p", "n")
-	f.AddPod("default", "q", "")
-	spy := &changeSpy{}
-	f.Spy = spy
-	version := f.Latest()
-	const all = `{"dryRun":["All"]}`
-	for _, c := range []struct {
-		request, body string
-		code          int
-	}{
-		{"POST " + pods + "?dryRun=All",
-			`{"metadata":{"name":"r"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, 201},
-		{"PATCH " + pods + "/p?dryRun=All", `{"metadata":{"labels":{"a":"b"}}}`, 200},
-		{"PATCH " + pods + "/p/status?dryRun=All", `{"status":{"phase":"Failed"}}`, 200},
-		{"PUT /apis/coordination.k8s.io/v1/namespaces/default/leases/l?dryRun=All", `{"metadata":{"name":"l"}}`, 201},
-		{"DELETE " + pods + "/p", all, 200},
-		{"DELETE " + pods + "/q", all, 200},
-		{"DELETE " + pods + "/q?dryRun=All", "", 200},
-		{"DELETE " + pods, all, 200},
-		{"DELETE /api/v1/namespaces/other", all, 404},
-	} {
-		wantAnswer(t, f, c.request, c.body, c.code, "")
-	}
-	f.Spy = nil
-	if f.Latest() != version || spy.changes != 0 || len(f.All("pods")) != 2 || len(f.All("leases")) != 0 {
-		t.Errorf("version %d became %d, with %d changes", version, f.Latest(), spy.changes)
-	}
-}
 
 // describeHistory lists the events of a resource since a version.
 func describeHistory(f *Server, resource string, since int) string {
@@ -91,30 +53,15 @@ func TestDeletionsAreFinished(t *testing.T) {
 	}
 }
 
-func TestNamespaceIsRemovedWithItsObjects(t *testing.T) {
+func TestNamespaceIsRemovedWithItsObjectsAfterTheirFinalizers(t *testing.T) {
 	f := New()
-	f.Put("namespaces", Object{"metadata": Object{"name": "n"}})
+	f.Put("namespaces", Object{"metadata": Object{"name": "n", "finalizers": []any{"a.b/c"}}})
 	f.AddPod("n", "p", "node")
 	f.PutJSON("leases", `{"metadata":{"namespace":"n","name":"l","finalizers":["a.b/c"]}}`)
 	f.AddPod("default", "p", "node")
 	wantAnswer(t, f, "DELETE /api/v1/namespaces/n", "", 200, `"phase":"Terminating"`)
-	wantNumber(t, "pods", len(f.All("pods")), 1)
-	if f.Get("namespaces", Key{Name: "n"}) == nil {
-		t.Error("it has not waited for the finalizer")
-	}
+	testkit.WantNumber(t, "pods", len(f.All("pods")), 1)
 	wantAnswer(t, f, "POST /api/v1/namespaces/n/configmaps", `{"metadata":{"name":"c"}}`, 403, "being terminated")
-	const lease = "/apis/coordination.k8s.io/v1/namespaces/n/leases/l"
-	wantAnswer(t, f, "PATCH "+lease, `{"metadata":{"finalizers":null}}`, 200, "")
-	if f.Get("namespaces", Key{Name: "n"}) != nil {
-		t.Error("it is still there")
-	}
-}
-
-func TestNamespaceWaitsForFinalizers(t *testing.T) {
-	f := New()
-	f.Put("namespaces", Object{"metadata": Object{"name": "n", "finalizers": []any{"a.b/c"}}})
-	f.PutJSON("leases", `{"metadata":{"namespace":"n","name":"l","finalizers":["a.b/c"]}}`)
-	wantAnswer(t, f, "DELETE /api/v1/namespaces/n", "", 200, "")
 	const noFinalizers = `{"metadata":{"finalizers":null}}`
 	wantAnswer(t, f, "PATCH /api/v1/namespaces/n", noFinalizers, 200, "")
 	if f.Get("namespaces", Key{Name: "n"}) == nil {
@@ -123,19 +70,6 @@ func TestNamespaceWaitsForFinalizers(t *testing.T) {
 	wantAnswer(t, f, "PATCH /apis/coordination.k8s.io/v1/namespaces/n/leases/l", noFinalizers, 200, "")
 	if f.Get("namespaces", Key{Name: "n"}) != nil {
 		t.Error("it is still there")
-	}
-}
-
-func TestRemovingTheLastFinalizerRemovesTheObject(t *testing.T) {
-	const leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
-	f := New()
-	f.PutJSON("leases", `{"metadata":{"namespace":"default","name":"l","finalizers":["a.b/c"]}}`)
-	before := f.Latest()
-	wantAnswer(t, f, "DELETE "+leases+"/l", "", 200, `"finalizers":["a.b/c"]`)
-	wantAnswer(t, f, "PATCH "+leases+"/l", `{"metadata":{"finalizers":["a.b/c","d.e/f"]}}`, 422, "no new finalizers")
-	wantAnswer(t, f, "PATCH "+leases+"/l", `{"metadata":{"finalizers":null}}`, 200, "")
-	if got := describeHistory(f, "leases", before); got != "l changed, l gone" {
-		t.Error(got)
 	}
 }
 
@@ -154,5 +88,5 @@ func TestGeneratedNamesUseTheServersAlphabet(t *testing.T) {
 			t.Errorf("name %q", name)
 		}
 	}
-	wantNumber(t, "ConfigMaps", len(f.All("configmaps")), 2)
+	testkit.WantNumber(t, "ConfigMaps", len(f.All("configmaps")), 2)
 }

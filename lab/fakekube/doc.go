@@ -71,10 +71,11 @@
 //
 // # Fidelity
 //
-// The package's tests compare the fake's answers with recorded exchanges with a real server. The fake validates what
-// clients write and sets defaults: in the metadata of all kinds, the common fields of pods, nodes, ConfigMaps, Secrets,
-// Leases, Events, roles, bindings and definitions, and in custom resources by their schemas. Of other fields it checks
-// only the types. Put neither validates nor sets defaults.
+// The package's tests compare the fake's answers with recorded exchanges with a real server. The fake validates the
+// metadata of all kinds, the names and images of containers, Leases, Events, bindings, and the names and versions of
+// definitions. It refuses changes of immutable fields. Custom resources must obey their schemas. Of all other fields it
+// checks only the types. It sets the defaults of the fields that most pods have. Put neither validates nor sets
+// defaults.
 //
 // Refusals have the server's wording, with three exceptions: repeated causes appear once; a message that repeats a
 // patched object omits managedFields; and the diff of internal types in the refusal of a pod update is missing.
@@ -89,6 +90,10 @@
 //   - protobuf for discovery and, except for metadata, for definitions and policies;
 //   - subresources such as scale, which are a 404, except status, binding and eviction of pods, finalize of namespaces,
 //     and token of service accounts;
+//   - the checks of a pod's probes, ports, volumes, resources and tolerations, of taints, of the rules of roles, and of
+//     the keys of ConfigMaps and Secrets; quantities keep the unit in which they are written;
+//   - of schemas, everything but types, required fields, enums, limits and patterns: formats, allOf, anyOf, oneOf, not,
+//     and the rules of sets, maps and embedded resources always pass, and a schema itself may be anything;
 //   - CEL: rules in definitions always pass, and policies can only express that a node of a certain name lacks a
 //     certain label;
 //   - the full life of a definition: after a change of its schema, objects are shown as they were stored;
@@ -99,6 +104,8 @@
 //     system:public-info-viewer; the aggregation of cluster roles; and the prevention of privilege escalation;
 //   - extra fields of users: impersonating them requires the permission but has no effect;
 //   - JWTs: a service account's token is plain text that names the account;
+//   - more than names and ages in the tables of ConfigMaps, Secrets, bindings and policies, and the init containers in
+//     those of pods;
 //   - most health checks: only ping, log and etcd exist, and they always succeed;
 //   - /metrics, /logs and /openapi/v2, which are a 404. The documents of /openapi/v3 exist only in JSON, and describe
 //     built-in kinds by their fields and types, without descriptions;

@@ -227,32 +227,7 @@ func validateEventUpdate(old, o Object) []cause {
 		if field == "reportingComponent" {
 			name = newEventFields[field]
 		}
-		refusal := invalidValue(name, o[field], "field is immutable")
-		if part, isObject := o[field].(Object); isObject {
-			refusal.message = "Invalid value: " + describeInGo(part, goFieldsOf(field)...) + ": field is immutable"
-		}
-		causes = append(causes, refusal)
+		causes = append(causes, invalidValue(name, o[field], "field is immutable"))
 	}
 	return causes
-}
-
-// goFieldsOf returns the fields of an Event's part, in the order and with the names of the server's Go type.
-func goFieldsOf(field string) []string {
-	if field == "source" {
-		return []string{"Component", "Host"}
-	}
-	return []string{"Kind", "Namespace", "Name", "UID", "APIVersion", "ResourceVersion", "FieldPath"}
-}
-
-// describeInGo returns an object with these text fields as messages show it.
-func describeInGo(o Object, fields ...string) string {
-	texts := map[string]string{}
-	for name := range o {
-		texts[strings.ToLower(name)] = TextIn(o, name)
-	}
-	shown := make([]string, len(fields))
-	for i, name := range fields {
-		shown[i] = fmt.Sprintf("%q:%q", name, texts[strings.ToLower(name)])
-	}
-	return "{" + strings.Join(shown, ",") + "}"
 }

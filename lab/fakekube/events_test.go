@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"podcount/lab/testkit"
 )
 
 const (
@@ -25,17 +27,17 @@ func TestScriptTellsTheGroupsOfEventsApart(t *testing.T) {
 	f.Script(t, "create events.events.k8s.io: refuse 503")
 	wantAnswer(t, f, "POST "+coreEvents, `{"metadata":{"name":"a"}}`, 201, "")
 	wantAnswer(t, f, "POST "+newEvents, newEvent("b"), 503, "")
-	wantNumber(t, "requests for Events", len(f.Received(Requests{Resource: "events"})), 2)
+	testkit.WantNumber(t, "requests for Events", len(f.Received(Requests{Resource: "events"})), 2)
 }
 
 func TestWebhookAndTestSeeEventsAsTheCoreGroupShowsThem(t *testing.T) {
 	f := New()
 	f.Mutate("events", func(o Object) { o["message"] = o["message"].(string) + " twice" })
 	wantAnswer(t, f, "POST "+newEvents, newEvent("a"), 201, `"note":"seen twice"`)
-	wantText(t, TextIn(f.Get("events", Key{"default", "a"}), "message"), "seen twice")
+	testkit.WantText(t, TextIn(f.Get("events", Key{"default", "a"}), "message"), "seen twice")
 	f.Edit("events", Key{"default", "a"}, func(o Object) { o["message"] = "gone" })
 	wantAnswer(t, f, "GET "+newEvents+"/a", "", 200, `"note":"gone"`)
-	wantNumber(t, "Events", len(f.Selected("events", "", "", "involvedObject.name=web")), 1)
+	testkit.WantNumber(t, "Events", len(f.Selected("events", "", "", "involvedObject.name=web")), 1)
 }
 
 func TestLieAboutEventsHoldsInBothGroups(t *testing.T) {
@@ -59,12 +61,13 @@ func TestListOfNewEventsIsTheSameInProtobuf(t *testing.T) {
 	f.PutJSON("events", `{"metadata":{"name":"old","namespace":"default"},"count":3,"series":{}}`)
 	wantAnswer(t, f, "POST "+newEvents, newEvent("a"), 201, "")
 	_, inJSON := ask(t, f, "GET", newEvents, "")
-	wantText(t, inJSON, `"series":{"count":0,"lastObservedTime":null}`)
+	testkit.WantText(t, inJSON, `"series":{"count":0,"lastObservedTime":null}`)
 	r := httptest.NewRequest("GET", newEvents, nil)
 	r.Header.Set("Accept", mediaProtobuf)
 	got := serve(f, r).Body.Bytes()
 	if want := Protobuf([]byte(inJSON)); !bytes.Equal(got, want) {
-		t.Errorf("the fields differ:\n%s", diff(fieldsIn(want[4:], ""), fieldsIn(got[4:], "")))
+		t.Error("the bytes differ")
+		testkit.WantEqual(t, "the fields", fieldsIn(got[4:], ""), fieldsIn(want[4:], ""))
 	}
 }
 
@@ -77,7 +80,7 @@ func TestRightToEventsIsOfOneGroup(t *testing.T) {
 	f.PutJSON("clusterrolebindings", `{"metadata":{"name":"b"},"roleRef":{"kind":"ClusterRole","name":"r"},`+
 		`"subjects":[{"kind":"User","name":"alice"}]}`)
 	for path, want := range map[string]int{coreEvents: 403, newEvents: 200} {
-		wantNumber(t, "the code for "+path, serve(f, newRequest("GET", path, "secret")).Code, want)
+		testkit.WantNumber(t, "the code for "+path, serve(f, newRequest("GET", path, "secret")).Code, want)
 	}
 }
 
@@ -88,6 +91,6 @@ func TestNamespaceTakesEventsOfBothGroupsWithIt(t *testing.T) {
 	event := strings.ReplaceAll(newEvent("a"), `"namespace":"default"`, `"namespace":"gone"`)
 	wantAnswer(t, f, "POST "+path, event, 201, "")
 	wantAnswer(t, f, "DELETE /api/v1/namespaces/gone", "", 200, "")
-	wantNumber(t, "Events", len(f.All("events")), 0)
-	wantNumber(t, "namespaces", len(f.All("namespaces")), 2)
+	testkit.WantNumber(t, "Events", len(f.All("events")), 0)
+	testkit.WantNumber(t, "namespaces", len(f.All("namespaces")), 2)
 }

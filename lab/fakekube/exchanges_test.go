@@ -21,6 +21,8 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"podcount/lab/testkit"
 )
 
 var (
@@ -88,12 +90,9 @@ var headersToCompare = []string{"Warning", "Retry-After", "Allow", "Location", "
 // readConversation parses a file of testdata/exchanges. docs/fake.md describes the format.
 func readConversation(t *testing.T, file string) (steps []*step) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.ReadFile(t, file)
 	var current *step // the exchange that is being parsed; nil outside of one
-	for i, line := range strings.Split(strings.TrimRight(string(text), "\n"), "\n") {
+	for i, line := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
 		mark, rest, _ := strings.Cut(line, " ")
 		isAlone := line == "" || mark == "#" || mark == "=" || mark == "!compact"
 		switch {
@@ -112,11 +111,11 @@ func readConversation(t *testing.T, file string) (steps []*step) {
 			current.known = rest
 		case mark == "<" && current.answer == nil:
 			code, media, _ := strings.Cut(rest, " ")
-			current.answer = &recordedAnswer{media: media}
-			current.answer.code, err = strconv.Atoi(code)
+			number, err := strconv.Atoi(code)
 			if err != nil {
 				t.Fatalf("%s:%d: %v", file, i+1, err)
 			}
+			current.answer = &recordedAnswer{code: number, media: media}
 		case mark == "<":
 			current.answer.header = append(current.answer.header, rest)
 		case current.answer != nil:
@@ -510,16 +509,12 @@ func (k *conversation) maskCells(cells any) any {
 // compare reports the differences between the fake's answer and the recorded one.
 func compare(t *testing.T, s *step, got *recordedAnswer) {
 	t.Helper()
-	want := s.answer
-	isSame := got.code == want.code && got.media == want.media && slices.Equal(got.header, want.header) &&
-		got.body == want.body
 	if s.known == "" {
-		if !isSame {
-			t.Errorf("line %d: %s %s\n%s", s.line, s.method, s.target, diff(want.lines(), got.lines()))
-		}
+		what := fmt.Sprintf("line %d: the fake's answer to %s %s", s.line, s.method, s.target)
+		testkit.WantEqual(t, what, got.lines(), s.answer.lines())
 		return
 	}
-	if isSame {
+	if slices.Equal(got.lines(), s.answer.lines()) {
 		t.Errorf("line %d: the fake differs no more: %s", s.line, s.known)
 	}
 	var status struct{ Reason string }
@@ -534,39 +529,4 @@ func compare(t *testing.T, s *step, got *recordedAnswer) {
 func (r *recordedAnswer) lines() []string {
 	head := append([]string{fmt.Sprintf("%d %s", r.code, r.media)}, r.header...)
 	return append(head, strings.Split(r.body, "\n")...)
-}
-
-// diff shows the difference of two texts. Lines only in the first have a minus, and lines only in the second have a
-// plus.
-func diff(want, got []string) string {
-	// common[i][j] is the length of the longest common subsequence of want[i:] and got[j:].
-	common := make([][]int, len(want)+1)
-	for i := range common {
-		common[i] = make([]int, len(got)+1)
-	}
-	for i := len(want) - 1; i >= 0; i-- {
-		for j := len(got) - 1; j >= 0; j-- {
-			common[i][j] = max(common[i+1][j], common[i][j+1])
-			if want[i] == got[j] {
-				common[i][j] = common[i+1][j+1] + 1
-			}
-		}
-	}
-	var out strings.Builder
-	i := 0
-	j := 0
-	for i < len(want) || j < len(got) {
-		switch {
-		case i < len(want) && j < len(got) && want[i] == got[j]:
-			i++
-			j++
-		case j == len(got) || i < len(want) && common[i+1][j] >= common[i][j+1]:
-			fmt.Fprintf(&out, "  recorded - %s\n", want[i])
-			i++
-		default:
-			fmt.Fprintf(&out, "  fake     + %s\n", got[j])
-			j++
-		}
-	}
-	return out.String()
 }

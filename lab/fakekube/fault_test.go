@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"podcount/lab/testkit"
 )
 
 func TestInjectedFaultMustBeMetUnlessRemoved(t *testing.T) {
@@ -55,12 +57,12 @@ func TestUnmetLiftedFaultFailsTheTestOnce(t *testing.T) {
 	unmet := f.Script(v, "watch pods, always: refuse 500")[0]
 	wantAnswer(t, f, "GET /api/v1/pods", "", 500, "InternalError")
 	injection.Lift()
-	wantNumber(t, "errors after the fault that was met", len(v.errors), 0)
+	testkit.WantNumber(t, "errors after the fault that was met", len(v.errors), 0)
 	wantAnswer(t, f, "GET /api/v1/pods", "", 200, "PodList")
-	wantNumber(t, "its requests", injection.Used(), 1)
+	testkit.WantNumber(t, "its requests", injection.Used(), 1)
 	unmet.Lift()
 	v.finish()
-	wantNumber(t, "errors", len(v.errors), 1)
+	testkit.WantNumber(t, "errors", len(v.errors), 1)
 }
 
 func TestUnmetFaultOfAHostIsReportedWithTheHosts(t *testing.T) {
@@ -69,13 +71,13 @@ func TestUnmetFaultOfAHostIsReportedWithTheHosts(t *testing.T) {
 	f.Script(v, "list pods at a:80: refuse 503")
 	ask(t, f, "GET", "http://a/api/v1/pods", "")
 	v.finish()
-	wantText(t, strings.Join(v.errors, "\n"), `there came "list pods at a" once`)
+	testkit.WantText(t, strings.Join(v.errors, "\n"), `there came "list pods at a" once`)
 }
 
 func TestInvalidFaultFailsTheTest(t *testing.T) {
 	v := &fakeTB{TB: t}
 	wantPanic(t, "the test has ended", func() { New().Inject(v, Fault{Do: Refuse{Code: 200}}) })
-	wantText(t, strings.Join(v.errors, "\n"), `the fault "*: refuse 200": `)
+	testkit.WantText(t, strings.Join(v.errors, "\n"), `the fault "*: refuse 200": `)
 }
 
 func TestUnmetFaultIsReportedWithTheRequests(t *testing.T) {
@@ -271,7 +273,7 @@ func TestRefusalHasTheServersWording(t *testing.T) {
 		f := New()
 		f.Script(t, "patch nodes n: refuse "+code)
 		_, body := ask(t, f, "PATCH", "/api/v1/nodes/n", "{}")
-		wantText(t, body, want)
+		testkit.WantText(t, body, want)
 	}
 	f := New()
 	f.Script(t, "*: refuse 503 retry-after 7s")
@@ -294,12 +296,13 @@ func TestFaultMessagesHideTokens(t *testing.T) {
 		"secret-stranger": "system:anonymous",
 	} {
 		answer := serve(f, newRequest("PATCH", "/api/v1/nodes/n", token)).Body.String()
-		wantText(t, answer, `nodes \"n\" is forbidden: User \"`+name+`\" cannot patch resource \"nodes\" in API group`)
+		testkit.WantText(t, answer,
+			`nodes \"n\" is forbidden: User \"`+name+`\" cannot patch resource \"nodes\" in API group`)
 	}
 	v.finish()
 	message := strings.Join(v.errors, "\n")
 	for _, want := range []string{"watch nodes by alice|TOKEN", "patch nodes n by admin", "patch nodes n by alice"} {
-		wantText(t, message, want)
+		testkit.WantText(t, message, want)
 	}
 	if strings.Contains(message, "secret") {
 		t.Errorf("a token is shown: %s", message)
@@ -372,7 +375,7 @@ func TestInvalidFaultPanicsWithTheReason(t *testing.T) {
 		func() {
 			defer func() {
 				problem, _ := recover().(string)
-				wantText(t, problem, want)
+				testkit.WantText(t, problem, want)
 			}()
 			New().InjectUnchecked(ft)
 		}()

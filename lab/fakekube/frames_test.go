@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"podcount/lab/testkit"
 )
 
 // fakeWithTwoPods returns a fake with the pods a and b.
@@ -81,9 +83,9 @@ func TestItemsAndEventsAreFrames(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := fakeWithTwoPods()
 				frames := framesOf(t, f, row.target, row.accept)
-				wantNumber(t, "frames", len(frames), len(row.want))
+				testkit.WantNumber(t, "frames", len(frames), len(row.want))
 				for i, frame := range frames {
-					wantText(t, frame, row.want[i])
+					testkit.WantText(t, frame, row.want[i])
 				}
 				behind := framesOf(t, proxyOf(t, f), row.target, row.accept)
 				if !slices.Equal(behind, frames) {
@@ -124,7 +126,7 @@ func checkCut(t *testing.T, f *Server, target, accept string, cut CutFrame, byte
 	f.Inject(t, Fault{Do: cut})
 	start := time.Now()
 	answer, isBroken := answerTo(f, target, accept)
-	wantNumber(t, fmt.Sprint(cut, ": bytes"), answer.Body.Len(), bytes)
+	testkit.WantNumber(t, fmt.Sprint(cut, ": bytes"), answer.Body.Len(), bytes)
 	if !isBroken || time.Since(start) > 0 {
 		t.Errorf("%s: it breaks off: %v, after %v", cut, isBroken, time.Since(start))
 	}
@@ -175,7 +177,7 @@ func TestTruncatedAnswerEndsAsIfItWereWhole(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", target, err)
 			}
-			wantNumber(t, "bytes", len(body), len(whole)/2)
+			testkit.WantNumber(t, "bytes", len(body), len(whole)/2)
 		}
 	})
 }

@@ -73,7 +73,7 @@ func FuzzWrites(f *testing.F) {
 		fake := New()
 		fake.AddNode("n")
 		addPods(fake, 1)
-		defineWidgets(fake, crd{hasStatus: len(body)%2 == 0})
+		defineWidgets(fake, []string{onlyV1, withStatus}[len(body)%2])
 		fake.PutJSON("widgets", `{"metadata":{"namespace":"default","name":"c"},"spec":{}}`)
 		for range 2 {
 			r := &http.Request{

@@ -6,22 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
-)
 
-const (
-	controlPlane  = "node-role.kubernetes.io/control-plane"
-	podCountLabel = "hopegi/pod-count"
+	"podcount/lab/testkit"
 )
-
-func wantText(t *testing.T, text, want string) {
-	t.Helper()
-	if !strings.Contains(text, want) {
-		t.Errorf("no %q in:\n%s", want, text)
-	}
-}
 
 func wantLabel(t *testing.T, f *Server, node, label, want string) {
 	t.Helper()
@@ -33,10 +22,7 @@ func wantLabel(t *testing.T, f *Server, node, label, want string) {
 // recording returns the body of a real server's answer.
 func recording(t *testing.T, name string) []byte {
 	t.Helper()
-	body, err := os.ReadFile("../../testdata/transcripts/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := []byte(testkit.ReadFile(t, "../../testdata/transcripts/"+name))
 	if strings.HasSuffix(name, ".txt") {
 		_, body, _ = bytes.Cut(body, []byte("\n\n"))
 	}
@@ -109,42 +95,9 @@ func serve(f *Server, r *http.Request) *httptest.ResponseRecorder {
 	return w
 }
 
-// crd is what a test wants of a custom resource.
-type crd struct {
-	hasStatus   bool // the status is a subresource
-	dropsStatus bool // the schema lacks the status
-}
-
-// definition returns the CustomResourceDefinition of a namespaced kind in version v1.
-func (c crd) definition(group, plural, kind string) Object {
-	anything := Object{"x-kubernetes-preserve-unknown-fields": true}
-	properties := Object{"spec": anything}
-	if !c.dropsStatus {
-		properties["status"] = anything
-	}
-	version := Object{
-		"name":    "v1",
-		"served":  true,
-		"storage": true,
-		"schema":  Object{"openAPIV3Schema": Object{"type": "object", "properties": properties}},
-	}
-	if c.hasStatus {
-		version["subresources"] = Object{"status": Object{}}
-	}
-	return Object{
-		"metadata": Object{"name": plural + "." + group},
-		"spec": Object{
-			"group":    group,
-			"scope":    "Namespaced",
-			"names":    Object{"plural": plural, "kind": kind},
-			"versions": []any{version},
-		},
-	}
-}
-
-// defineWidgets makes the fake serve the custom resource widgets of example.com.
-func defineWidgets(f *Server, c crd) {
-	f.Put(definitions, c.definition("example.com", "widgets", "Widget"))
+// defineWidgets makes the fake serve the custom resource widgets of example.com, with this version.
+func defineWidgets(f *Server, version string) {
+	f.PutJSON(definitions, definition("example.com", "widgets", "Widget", version))
 }
 
 // addPods puts n pods, without a node, in the namespace default.
@@ -161,13 +114,6 @@ func labelOf(f *Server, node, label string) string {
 		return v
 	}
 	return "-"
-}
-
-// setLabel sets a label of a node, or removes it if v is nil.
-func setLabel(f *Server, node, label string, v any) {
-	f.Edit("nodes", Key{Name: node}, func(o Object) {
-		mergePatch(o, Object{"metadata": Object{"labels": Object{label: v}}})
-	})
 }
 
 // networkOf returns a Network with plain HTTP, which ends with the test.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"podcount/lab/testkit"
 )
 
 var podNames = regexp.MustCompile(`"name":"(web-\d+)"`)
@@ -69,12 +71,12 @@ func TestLieAffectsOnlySelectedClients(t *testing.T) {
 	lie := f.Script(t, "list pods web-1 in default at a:1: lie about 1 change")[0]
 	addPods(f, 3)
 	wantAnswer(t, f, "GET http://b:1/api/v1/pods", "", 200, "web-1")
-	wantNumber(t, "lies to another server's clients", lie.Used(), 0)
+	testkit.WantNumber(t, "lies to another server's clients", lie.Used(), 0)
 	_, answer := ask(t, f, "GET", "http://a:1/api/v1/pods", "")
 	if got := podsIn(answer); got != "web-0 web-2" {
 		t.Errorf("%q", got)
 	}
-	wantNumber(t, "lies", lie.Used(), 1)
+	testkit.WantNumber(t, "lies", lie.Used(), 1)
 }
 
 func TestRunningWatchMissesALostChange(t *testing.T) {
@@ -120,7 +122,7 @@ func TestRestoringASnapshotCorrectsLies(t *testing.T) {
 	wantPods(t, f, "", "")
 	f.Snapshot()()
 	wantPods(t, f, "", "web-0")
-	wantNumber(t, "lies", lie.Used(), 1)
+	testkit.WantNumber(t, "lies", lie.Used(), 1)
 }
 
 func TestLieAboutNothingFailsTheTest(t *testing.T) {
@@ -134,7 +136,7 @@ func TestLieAboutNothingFailsTheTest(t *testing.T) {
 			"had nothing to lie about: changes that were still to happen: 1",
 			"was met by no request; there came none",
 		}[pods]
-		wantText(t, strings.Join(v.errors, "\n"), want)
+		testkit.WantText(t, strings.Join(v.errors, "\n"), want)
 	}
 }
 
@@ -152,7 +154,7 @@ func TestCutCountsCompressedBytes(t *testing.T) {
 			defer func() { recover() }()
 			serve(f, r)
 		}()
-		wantText(t, strings.Join(n.lines, "\n"), fmt.Sprintf("cut: %v", isCut))
+		testkit.WantText(t, strings.Join(n.lines, "\n"), fmt.Sprintf("cut: %v", isCut))
 	}
 }
 

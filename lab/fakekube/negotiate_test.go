@@ -28,31 +28,6 @@ func TestPeopleGetIndentedJSON(t *testing.T) {
 	}
 }
 
-func TestProtobufSupport(t *testing.T) {
-	f := New()
-	defineWidgets(f, crd{})
-	f.PutJSON("widgets", `{"metadata":{"namespace":"default","name":"w"},"spec":{}}`)
-	f.AddPod("default", "p", "")
-	const protobufFirst = "application/vnd.kubernetes.protobuf,application/json"
-	const metadata = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1," +
-		"application/json"
-	for _, c := range []struct{ path, accept, want string }{
-		{"/api/v1/pods", protobufFirst, mediaProtobuf},
-		{"/api/v1/namespaces/default/pods/p", protobufFirst, mediaProtobuf},
-		{"/api/v1/namespaces", protobufFirst, mediaProtobuf},
-		{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", protobufFirst, mediaJSON},
-		{"/apis/example.com/v1/widgets", protobufFirst, mediaJSON},
-		{"/apis/apiextensions.k8s.io/v1/customresourcedefinitions", metadata, mediaProtobuf},
-		{"/apis/example.com/v1/widgets", metadata, mediaProtobuf},
-	} {
-		r := httptest.NewRequest("GET", c.path, nil)
-		r.Header.Set("Accept", c.accept)
-		if got := serve(f, r).Header().Get("Content-Type"); got != c.want {
-			t.Errorf("%s comes as %s, want %s", c.path, got, c.want)
-		}
-	}
-}
-
 func TestProtobufListEqualsConvertedJSON(t *testing.T) {
 	f := New()
 	addPods(f, 3)

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"podcount/lab/testkit"
 )
 
 // get sends a request with a client of its own.
@@ -26,28 +28,6 @@ func get(n *Network, timeout time.Duration) error {
 	defer answer.Body.Close()
 	_, err = io.Copy(io.Discard, answer.Body)
 	return err
-}
-
-func TestKilledNetworkRefusesUntilRestored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := networkOf(t, New())
-		conn, err := n.Dial(t.Context(), "tcp", "fake:80")
-		if err != nil {
-			t.Fatal(err)
-		}
-		n.Kill()
-		if _, err := conn.Read(make([]byte, 1)); err == nil {
-			t.Error("the connection still stands")
-		}
-		if err := get(n, time.Second); !errors.Is(err, syscall.ECONNREFUSED) {
-			t.Errorf("while it is down: %v", err)
-		}
-		n.Restore()
-		if err := get(n, time.Second); err != nil {
-			t.Errorf("when it is restored: %v", err)
-		}
-		wantNumber(t, "dials", n.Dialed(), 3)
-	})
 }
 
 func TestKillBreaksUnacceptedConnections(t *testing.T) {
@@ -70,34 +50,6 @@ func TestKillBreaksUnacceptedConnections(t *testing.T) {
 	})
 }
 
-func TestOnlyOldConnectionsGoSilent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := networkOf(t, New())
-		transport := &http.Transport{DialContext: n.Dial}
-		defer transport.CloseIdleConnections()
-		client := &http.Client{Transport: transport, Timeout: time.Second}
-		ask := func() error {
-			answer, err := client.Get("http://fake/api/v1/pods")
-			if err != nil {
-				return err
-			}
-			defer answer.Body.Close()
-			_, err = io.Copy(io.Discard, answer.Body)
-			return err
-		}
-		if err := ask(); err != nil {
-			t.Fatal(err)
-		}
-		n.GoSilent()
-		if err := ask(); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("over a half-open connection: %v", err)
-		}
-		if err := ask(); err != nil {
-			t.Errorf("over a new connection: %v", err)
-		}
-	})
-}
-
 func TestClosedConnectionsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := networkOf(t, New())
@@ -107,7 +59,7 @@ func TestClosedConnectionsAreForgotten(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		wantNumber(t, "connections", len(n.open), 0)
+		testkit.WantNumber(t, "connections", len(n.open), 0)
 	})
 }
 
@@ -201,7 +153,7 @@ func openWatch(t *testing.T, client *http.Client, e *Endpoint) *http.Response {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { answer.Body.Close() })
-	wantNumber(t, "the version of HTTP", answer.ProtoMajor, map[bool]int{false: 1, true: 2}[e.CA != nil])
+	testkit.WantNumber(t, "the version of HTTP", answer.ProtoMajor, map[bool]int{false: 1, true: 2}[e.CA != nil])
 	return answer
 }
 
@@ -230,7 +182,7 @@ func TestRefusingPortServesTheOldConnectionsAndNewOnesAfterRestore(t *testing.T)
 		e.Restore()
 		e.Restore() // That changes nothing.
 		wantNodes(t, "over a new connection", newClient(), e)
-		wantNumber(t, "dials, without refused ones", e.Dialed(), 2)
+		testkit.WantNumber(t, "dials, without refused ones", e.Dialed(), 2)
 	})
 }
 
@@ -287,7 +239,7 @@ func TestHalfOpenPortLosesRequests(t *testing.T) {
 			t.Errorf("over a half-open connection: %v", err)
 		}
 		asked := e.server.Handler.(*Server).Received(Requests{Resource: "pods"})
-		wantNumber(t, "requests that arrived", len(asked), 0)
+		testkit.WantNumber(t, "requests that arrived", len(asked), 0)
 	})
 }
 
@@ -318,7 +270,7 @@ func TestListenServesAtAnAddress(t *testing.T) {
 		free.Close()
 		e := New().Listen(free.URL)
 		defer e.Close()
-		wantText(t, e.URL, free.URL)
+		testkit.WantText(t, e.URL, free.URL)
 		conn, err := e.Dial(t.Context(), "tcp", "fake:80")
 		if err != nil {
 			t.Fatal(err)

@@ -3,6 +3,8 @@ package fakekube
 import (
 	"strings"
 	"testing"
+
+	"podcount/lab/testkit"
 )
 
 func TestReceivedSelectsLikeAFault(t *testing.T) {
@@ -44,5 +46,5 @@ func TestReceivedSelectsLikeAFault(t *testing.T) {
 	wantPanic(t, `"lists" is no verb`, func() { f.Received(Requests{Verb: "lists"}) })
 
 	f.ForgetRequests()
-	wantNumber(t, "requests that are left", len(f.Received(Requests{})), 0)
+	testkit.WantNumber(t, "requests that are left", len(f.Received(Requests{})), 0)
 }

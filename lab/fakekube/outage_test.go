@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"podcount/lab/testkit"
 )
 
 // startWatch watches pods on a new goroutine. ended receives whether the connection broke.
@@ -80,7 +82,7 @@ func TestCutOffHostBreaksAndRecovers(t *testing.T) {
 	wantAnswer(t, f, "GET http://b:1/api/v1/pods", "", 200, "PodList")
 	reconnect()
 	wantAnswer(t, f, "GET http://a:1/api/v1/pods", "", 200, "PodList")
-	wantNumber(t, "requests", len(f.Received(Requests{Verb: "list", Resource: "pods"})), 3)
+	testkit.WantNumber(t, "requests", len(f.Received(Requests{Verb: "list", Resource: "pods"})), 3)
 }
 
 func TestEachUndoUndoesOnlyItsOwnCall(t *testing.T) {
@@ -157,8 +159,8 @@ func checkHealSparesWatch(t *testing.T, fault Fault) {
 		f.AddPod("default", name, "")
 		synctest.Wait()
 	}
-	wantNumber(t, "events", strings.Count(answer.Body.String(), "ADDED"), 2)
-	wantText(t, strings.Join(n.lines, "\n"), "told watch pods ADDED default/b, cut: false")
+	testkit.WantNumber(t, "events", strings.Count(answer.Body.String(), "ADDED"), 2)
+	testkit.WantText(t, strings.Join(n.lines, "\n"), "told watch pods ADDED default/b, cut: false")
 }
 
 func TestHealDoesNotMendTruncatedWatches(t *testing.T) {
@@ -171,7 +173,7 @@ func TestHealDoesNotMendTruncatedWatches(t *testing.T) {
 		f.Heal()
 		addPods(f, 1)
 		synctest.Wait()
-		wantNumber(t, "bytes", answer.Body.Len(), 1)
+		testkit.WantNumber(t, "bytes", answer.Body.Len(), 1)
 	})
 }
 
@@ -227,7 +229,7 @@ func TestRestoredSnapshotReassignsVersions(t *testing.T) {
 	version := f.Latest()
 	restore := f.Snapshot()
 	addPods(f, 3)
-	defineWidgets(f, crd{})
+	defineWidgets(f, onlyV1)
 	restore()
 	if len(f.All(definitions)) != 0 || len(f.All("pods")) != 1 || f.Latest() != version || len(f.Changes()) != 0 {
 		t.Errorf("%v, %d pods, version %d, %d changes",
@@ -235,7 +237,7 @@ func TestRestoredSnapshotReassignsVersions(t *testing.T) {
 	}
 	before := strconv.Itoa(version - 1)
 	_, answer := ask(t, f, "GET", "/api/v1/pods?watch=true&timeoutSeconds=1&resourceVersion="+before, "")
-	wantText(t, answer, "too old resource version")
+	testkit.WantText(t, answer, "too old resource version")
 }
 
 func TestCheckpointRestoresHistoryAndObjects(t *testing.T) {

@@ -5,11 +5,13 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
+
+	"podcount/lab/testkit"
 )
 
 // inProtobuf lists objects that contain each kind of value that protobuf encodes differently.
@@ -77,15 +79,7 @@ func recordedInProtobuf(t *testing.T, test func(t *testing.T, inJSON, inProtobuf
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
 		t.Run(name, func(t *testing.T) {
-			inJSON, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			inProtobuf, err := os.ReadFile(recordedProtobuf + name + ".pb")
-			if err != nil {
-				t.Fatal(err)
-			}
-			test(t, inJSON, inProtobuf)
+			test(t, []byte(testkit.ReadFile(t, file)), []byte(testkit.ReadFile(t, recordedProtobuf+name+".pb")))
 		})
 	}
 }
@@ -94,7 +88,8 @@ func TestProtobufEqualsTheRealServers(t *testing.T) {
 	recordedInProtobuf(t, func(t *testing.T, inJSON, want []byte) {
 		got := Protobuf(inJSON)
 		if !bytes.Equal(got, want) {
-			t.Errorf("the fields differ:\n%s", diff(fieldsIn(want[4:], ""), fieldsIn(got[4:], "")))
+			t.Error("the bytes differ")
+			testkit.WantEqual(t, "the fields", fieldsIn(got[4:], ""), fieldsIn(want[4:], ""))
 		}
 	})
 }
@@ -183,5 +178,28 @@ func TestEveryFieldHasAProtobufNumber(t *testing.T) {
 				t.Errorf("%s.%s has no number", name, field)
 			}
 		}
+	}
+}
+
+// The list was recorded twice, in JSON and in protobuf, and managedFields changed in between.
+func TestProtobufMetadataMatchesTranscript(t *testing.T) {
+	const managedFields = ".2.2.1.17"
+	const remainingItemCount = ".2.1.4="
+	fields := func(message []byte) []string {
+		wantMagic(t, message)
+		return slices.DeleteFunc(fieldsIn(message[4:], ""), func(line string) bool {
+			return strings.HasPrefix(line, managedFields) || strings.HasPrefix(line, remainingItemCount)
+		})
+	}
+	got := fields(Protobuf(recording(t, "list-metadata.txt")))
+	want := fields(recording(t, "list-metadata.pb"))
+	testkit.WantEqual(t, "the fields", got, want)
+}
+
+// wantMagic fails the test if a message lacks the prefix of the API's protobuf bodies.
+func wantMagic(t *testing.T, message []byte) {
+	t.Helper()
+	if !strings.HasPrefix(string(message), protobufMagic) {
+		t.Fatalf("the message begins with %q", message[:min(4, len(message))])
 	}
 }

@@ -3,15 +3,13 @@ package fakekube
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 )
 
 // pruned returns a custom resource with defaults and without the fields that its schema lacks. unknown describes the
-// dropped fields in the server's words. The error describes a value of the wrong type in the metadata, or in the type
-// of an embedded resource.
+// dropped fields in the server's words. The error describes a value of the wrong type in the metadata.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#field-pruning
 func (k kind) pruned(sent Object) (o Object, unknown []string, err error) {
 	o = Clone(sent)
@@ -19,39 +17,32 @@ func (k kind) pruned(sent Object) (o Object, unknown []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	unknown = unknownMetaFields("metadata", o["metadata"])
+	unknown = unknownMetaFields(o["metadata"])
 	delete(o, "metadata")
 	p := &pruner{}
 	schema := objectIn(k.crd, "schema", "openAPIV3Schema")
 	p.value("", o, schema)
-	if p.err != nil {
-		return nil, nil, p.err
-	}
 	fillDefaults(o, schema)
 	if meta != nil {
 		o["metadata"] = meta
 	}
 	slices.Sort(p.unknown)
-	return o, slices.Concat(unknown, p.unknown, p.unknownMeta), nil
+	return o, append(unknown, p.unknown...), nil
 }
 
-// unknownMetaFields lists the unknown and duplicate fields of metadata at a path.
-func unknownMetaFields(path string, meta any) []string {
+// unknownMetaFields lists the unknown and duplicate fields of metadata.
+func unknownMetaFields(meta any) []string {
 	text, err := json.Marshal(meta)
 	if err != nil {
 		return nil // cannot happen: it was decoded from JSON
 	}
 	r := &strictReader{decoder: json.NewDecoder(bytes.NewReader(text))}
-	r.value(path, "ObjectMeta")
+	r.value("metadata", "ObjectMeta")
 	return r.problems
 }
 
 // pruner removes unknown fields and records them.
-type pruner struct {
-	unknown     []string
-	unknownMeta []string // in the metadata of embedded resources
-	err         error    // the first error
-}
+type pruner struct{ unknown []string }
 
 // value prunes a value in place.
 func (p *pruner) value(path string, v any, schema Object) {
@@ -70,17 +61,10 @@ func (p *pruner) object(path string, o, schema Object) {
 	properties := objectIn(schema, "properties")
 	additional, isMap := schema["additionalProperties"].(Object)
 	keepsAll := schema["x-kubernetes-preserve-unknown-fields"] == true || schema["additionalProperties"] == true
-	isEmbedded := schema["x-kubernetes-embedded-resource"] == true
 	for _, name := range slices.Sorted(maps.Keys(o)) {
 		at := fieldPath(path, name)
 		property, isKnown := properties[name].(Object)
 		switch {
-		case isEmbedded && (name == "apiVersion" || name == "kind"):
-			if _, isText := o[name].(string); !isText {
-				p.fail(invalidValue(at, o[name], "must be a string"))
-			}
-		case isEmbedded && name == "metadata":
-			p.meta(at, o)
 		case isKnown:
 			p.value(at, o[name], property)
 		case isMap:
@@ -89,28 +73,6 @@ func (p *pruner) object(path string, o, schema Object) {
 			p.unknown = append(p.unknown, fmt.Sprintf("unknown field %q", at))
 			delete(o, name)
 		}
-	}
-}
-
-// meta prunes the metadata of an embedded resource.
-func (p *pruner) meta(path string, embedded Object) {
-	sent := embedded["metadata"]
-	meta, err := convert("ObjectMeta", sent)
-	if err != nil {
-		p.fail(invalidValue(path, sent, err.Error()))
-		return
-	}
-	p.unknownMeta = append(p.unknownMeta, unknownMetaFields(path, sent)...)
-	if meta == nil {
-		meta = Object{}
-	}
-	embedded["metadata"] = meta
-}
-
-// fail records the first error.
-func (p *pruner) fail(c cause) {
-	if p.err == nil {
-		p.err = errors.New(c.field + ": " + c.message)
 	}
 }
 

@@ -1,11 +1,12 @@
 package fakekube
 
 import (
-	"os"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
+
+	"podcount/lab/testkit"
 )
 
 func TestScriptAndFaultAreEquivalent(t *testing.T) {
@@ -84,7 +85,7 @@ func TestScriptHasOneFaultPerLine(t *testing.T) {
 		list pods: refuse 503     # and
 		list pods: refuse 500     # the second.
 	`)
-	wantNumber(t, "injections", len(injections), 2)
+	testkit.WantNumber(t, "injections", len(injections), 2)
 	for _, want := range []int{503, 500, 200} {
 		wantAnswer(t, f, "GET /api/v1/pods", "", want, "")
 	}
@@ -161,11 +162,8 @@ func FuzzScript(f *testing.F) {
 }
 
 func TestDocumentedScriptsParse(t *testing.T) {
-	text, err := os.ReadFile("../../docs/fake.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, table, _ := strings.Cut(string(text), "| to have | write |\n|---|---|\n")
+	text := testkit.ReadFile(t, "../../docs/fake.md")
+	_, table, _ := strings.Cut(text, "| to have | write |\n|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	read := 0
 	for line := range strings.Lines(table) {

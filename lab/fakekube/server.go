@@ -183,7 +183,7 @@ type request struct {
 	body     []byte
 	isStatus bool // the request is for the status subresource
 
-	seatedAt time.Time // when the server began to work on the request; zero if it has no Capacity, or is done
+	hasSeat bool // whether the server works on the request; never without a Capacity
 
 	options     options     // of a write
 	listOptions listOptions // of a list or a watch

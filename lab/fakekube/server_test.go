@@ -5,50 +5,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 )
-
-func TestRouteOfARequest(t *testing.T) {
-	podB := Route{Verb: "get", Version: "v1", Resource: "pods", Namespace: "a", Name: "b"}
-	podsOfA := Route{Verb: "create", Version: "v1", Resource: "pods", Namespace: "a"}
-	allPodsOfA := Route{Verb: "deletecollection", Version: "v1", Resource: "pods", Namespace: "a"}
-	statusOfA := Route{Verb: "update", Version: "v1", Resource: "namespaces", Name: "a", Subresource: "status"}
-	for request, want := range map[string]Route{
-		"GET /api/v1/pods":                           {Verb: "list", Version: "v1", Resource: "pods"},
-		"HEAD /api/v1/pods":                          {Verb: "list", Version: "v1", Resource: "pods"},
-		"GET /api/v1/pods?watch=1":                   {Verb: "watch", Version: "v1", Resource: "pods"},
-		"GET /api/v1/pods?watch=false":               {Verb: "list", Version: "v1", Resource: "pods"},
-		"GET /api/v1/namespaces/a/pods/b?watch=true": podB,
-		"POST /api/v1/namespaces/a/pods":             podsOfA,
-		"DELETE /api/v1/namespaces/a/pods":           allPodsOfA,
-		"DELETE /api/v1/nodes/n":                     {Verb: "delete", Version: "v1", Resource: "nodes", Name: "n"},
-		"PATCH /api/v1/namespaces/a":                 {Verb: "patch", Version: "v1", Resource: "namespaces", Name: "a"},
-		"PUT /api/v1/namespaces/a/status":            statusOfA,
-		"PATCH /apis/g.h/v2/namespaces/a/things/b/status": {
-			Verb: "patch", Group: "g.h", Version: "v2",
-			Resource: "things", Namespace: "a", Name: "b", Subresource: "status",
-		},
-		"GET /api/v1":                  {Verb: "get"},
-		"GET /apis/g.h/v2":             {Verb: "get"},
-		"GET /":                        {Verb: "get"},
-		"POST /version":                {Verb: "post"},
-		"GET /api/v1/pods/a/b/c":       {Verb: "get", Version: "v1", Resource: "pods", Name: "a", Subresource: "b"},
-		"GET /api/v1/watch/pods":       {Verb: "watch", Version: "v1", Resource: "pods"},
-		"OPTIONS /api/v1/pods":         {Version: "v1", Resource: "pods"},
-		"GET /api/v1/watch?watch=0&a=": {Verb: "list", Version: "v1", Resource: "watch"},
-	} {
-		method, target, _ := strings.Cut(request, " ")
-		got := requestOf(httptest.NewRequest(method, target, nil)).Route
-		if got != want {
-			t.Errorf("%s is %+v, want %+v", request, got, want)
-		}
-	}
-}
 
 func TestSelectors(t *testing.T) {
 	f := New()
@@ -97,42 +59,6 @@ func TestSelectors(t *testing.T) {
 		slices.Sort(names)
 		if got := strings.Join(names, " "); got != want {
 			t.Errorf("%+v selects %q, want %q", given, got, want)
-		}
-	}
-}
-
-func TestInvalidSelectorsAreRefusedInTheServersWords(t *testing.T) {
-	f := New()
-	for _, c := range []struct{ query, want string }{
-		{"labelSelector=,", "found ',', expected: !, identifier, or 'end of string'"},
-		{"labelSelector=a,", "found '', expected: identifier after ','"},
-		{"labelSelector=a%20b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"},
-		{"labelSelector=!a%3Db", "found '=', expected: ',' or 'end of string'"},
-		{"labelSelector=a%3D%3D%3Db", "unable to parse requirement: found '=', expected: identifier"},
-		{"labelSelector=a%20in%20b", "unable to parse requirement: found 'b' expected: '('"},
-		{"labelSelector=a%20in%20(b", "unable to parse requirement: found '', expected: ',' or ')'"},
-		{"labelSelector=a%3E-1",
-			"unable to parse requirement: values[0][a]: Invalid value: \"-1\": a valid label must be"},
-		{"labelSelector=a%3Eb", "the value must be an integer"},
-		{"labelSelector=-a", "unable to parse requirement: <nil>: Invalid value: \"-a\": name part must consist of"},
-		{"labelSelector=A.b/c", "prefix part a lowercase RFC 1123 subdomain"},
-		{"labelSelector=a/b/c", "a valid label key must consist of"},
-		{"labelSelector=a/", "name part must be non-empty"},
-		{"labelSelector=" + strings.Repeat("a", 64), "name part must be no more than 63 bytes"},
-		{"labelSelector=a%3D" + strings.Repeat("a", 64), "must be no more than 63 bytes"},
-		{"labelSelector=a%3Db_", "a valid label must be an empty string"},
-		{"fieldSelector=metadata.name", "invalid selector: 'metadata.name'; can't understand 'metadata.name'"},
-		{"fieldSelector=metadata.name%3Da%3Db", "unescaped character in value: 61"},
-		{"fieldSelector=metadata.name%3Da%5Cb", "invalid escape sequence: \\b"},
-		{"fieldSelector=spec.color%3Dred", "field label not supported: spec.color"},
-		{"fieldSelector=metadata.name%3Da,involvedObject", "can't understand 'involvedObject'"},
-	} {
-		w := httptest.NewRecorder()
-		f.ServeHTTP(w, httptest.NewRequest("GET", "/api/v1/pods?"+c.query, nil))
-		status, _ := parsed(w.Body.String()).(Object)
-		isBadRequest := w.Code == 400 && TextIn(status, "reason") == "BadRequest"
-		if !isBadRequest || !strings.Contains(TextIn(status, "message"), c.want) {
-			t.Errorf("%s: %d %s, c.want 400 BadRequest and %q", c.query, w.Code, w.Body, c.want)
 		}
 	}
 }

@@ -42,42 +42,28 @@ type printer struct {
 	conditions func(o Object) []Object
 }
 
-// printers holds the printers of built-in kinds, by qualified resource.
+// printers holds the printers of built-in kinds, by qualified resource. Of others, a table has only names and ages.
 var printers = map[string]printer{
-	"pods":            podPrinter,
-	"nodes":           nodePrinter,
-	"namespaces":      namespacePrinter,
-	"events":          eventPrinter,
-	"configmaps":      configMapPrinter,
-	"secrets":         secretPrinter,
-	"serviceaccounts": agePrinter,
-
+	"pods":                       podPrinter,
+	"nodes":                      nodePrinter,
+	"namespaces":                 namespacePrinter,
+	"events":                     eventPrinter,
 	"leases.coordination.k8s.io": leasePrinter,
 
-	"roles.rbac.authorization.k8s.io":               createdPrinter,
-	"clusterroles.rbac.authorization.k8s.io":        createdPrinter,
-	"rolebindings.rbac.authorization.k8s.io":        roleBindingPrinter,
-	"clusterrolebindings.rbac.authorization.k8s.io": clusterRoleBindingPrinter,
-
-	"validatingadmissionpolicies.admissionregistration.k8s.io":       policyPrinter,
-	"validatingadmissionpolicybindings.admissionregistration.k8s.io": policyBindingPrinter,
-
+	"roles.rbac.authorization.k8s.io":                createdPrinter,
+	"clusterroles.rbac.authorization.k8s.io":         createdPrinter,
 	"customresourcedefinitions.apiextensions.k8s.io": createdPrinter,
 }
 
-// printer returns the printer of the kind. By default, it prints the creation time.
+// printer returns the printer of the kind.
 func (k kind) printer() printer {
-	switch {
-	case k.isCustom():
+	if k.isCustom() {
 		return customPrinter(k)
-	case k.isAdded:
-		return agePrinter
 	}
-	p, hasOwn := printers[k.place()]
-	if !hasOwn {
-		return createdPrinter
+	if p, hasOwn := printers[k.place()]; hasOwn && !k.isAdded {
+		return p
 	}
-	return p
+	return agePrinter
 }
 
 // checkTableParameters reports whether the parameters of a table are valid. If not, it answers 400.

@@ -23,37 +23,6 @@ var agePrinter = printer{
 	cells:   func(o Object, now time.Time) []any { return []any{nameCell(o), ageCell(o, now)} },
 }
 
-var configMapPrinter = printer{
-	columns: []column{
-		nameColumn,
-		{Name: "Data", Type: "string", Description: "Data contains the configuration data. Each key must consist of " +
-			"alphanumeric characters, '-', '_' or '.'. Values with non-UTF-8 byte sequences must use the BinaryData " +
-			"field. The keys stored in Data must not overlap with the keys in the BinaryData field, this is enforced " +
-			"during validation process."},
-		ageColumn,
-	},
-	cells: func(o Object, now time.Time) []any {
-		keys := len(objectIn(o, "data")) + len(objectIn(o, "binaryData"))
-		return []any{nameCell(o), keys, ageCell(o, now)}
-	},
-}
-
-var secretPrinter = printer{
-	columns: []column{
-		nameColumn,
-		{Name: "Type", Type: "string", Description: "Used to facilitate programmatic handling of secret data. More " +
-			"info: https://kubernetes.io/docs/concepts/configuration/secret/#secret-types"},
-		{Name: "Data", Type: "string", Description: "Data contains the secret data. Each key must consist of " +
-			"alphanumeric characters, '-', '_' or '.'. The serialized form of the secret data is a base64 encoded " +
-			"string, representing the arbitrary (possibly non-string) data value here. Described in " +
-			"https://tools.ietf.org/html/rfc4648#section-4"},
-		ageColumn,
-	},
-	cells: func(o Object, now time.Time) []any {
-		return []any{nameCell(o), TextIn(o, "type"), len(objectIn(o, "data")), ageCell(o, now)}
-	},
-}
-
 var leasePrinter = printer{
 	columns: []column{
 		nameColumn,

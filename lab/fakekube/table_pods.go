@@ -3,6 +3,7 @@ package fakekube
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -41,14 +42,14 @@ var podPrinter = printer{
 		s := summarizePod(o)
 		return []any{
 			nameCell(o),
-			fmt.Sprintf("%d/%d", s.ready, s.containers),
+			fmt.Sprintf("%d/%d", s.ready, len(objectsIn(spec["containers"]))),
 			s.status,
 			s.restarts.cell(now),
 			ageCell(o, now),
 			cmp.Or(podIP(status), "<none>"),
 			cmp.Or(TextIn(spec, "nodeName"), "<none>"),
 			cmp.Or(TextIn(status, "nominatedNodeName"), "<none>"),
-			readinessGates(spec, status),
+			"<none>",
 		}
 	},
 	conditions: func(o Object) []Object {
@@ -69,10 +70,9 @@ func completedCondition(reason, message string) Object {
 
 // podSummary summarizes the containers of a pod.
 type podSummary struct {
-	containers int // containers that should become ready, including sidecars
-	ready      int
-	status     string
-	restarts   restarts
+	ready    int
+	status   string
+	restarts restarts
 }
 
 // restarts counts the restarts of containers.
@@ -96,36 +96,14 @@ func (r restarts) cell(now time.Time) string {
 	return fmt.Sprintf("%d (%s ago)", r.count, elapsed(r.last, now))
 }
 
-// summarizePod summarizes a pod by the server's rules. Its status is the phase, unless a container's state is more
-// specific. Init containers come first. Sidecars, which are init containers that keep running, count among the
-// containers.
+// summarizePod summarizes a pod. Its status is the phase, unless a container's state is more specific. Unlike the
+// server, it leaves out init containers.
 func summarizePod(o Object) podSummary {
-	spec := objectIn(o, "spec")
 	status := objectIn(o, "status")
-	s := podSummary{
-		containers: len(objectsIn(spec["containers"])),
-		status:     cmp.Or(TextIn(status, "reason"), TextIn(status, "phase")),
-	}
-	if isGated(status) {
-		s.status = "SchedulingGated"
-	}
-	isSidecar := map[string]bool{} // by name
-	for _, c := range objectsIn(spec["initContainers"]) {
-		if TextIn(c, "restartPolicy") == "Always" {
-			isSidecar[TextIn(c, "name")] = true
-			s.containers++
-		}
-	}
-
-	ofSidecars := restarts{}
-	isInitializing := s.addInitContainers(o, isSidecar, &ofSidecars)
-	if !isInitializing || conditionOf(status, "Initialized") == "True" {
-		s.restarts = ofSidecars
-		s.addContainers(status)
-	}
-
-	isDying := MetaOf(o)["deletionTimestamp"] != nil
 	phase := TextIn(status, "phase")
+	s := podSummary{status: cmp.Or(TextIn(status, "reason"), phase)}
+	s.addContainers(status)
+	isDying := MetaOf(o)["deletionTimestamp"] != nil
 	isOver := phase == "Succeeded" || phase == "Failed"
 	switch {
 	case isDying && TextIn(status, "reason") == "NodeLost":
@@ -136,45 +114,10 @@ func summarizePod(o Object) podSummary {
 	return s
 }
 
-// addInitContainers adds the init containers up to the first unfinished one, and reports whether there is one.
-func (s *podSummary) addInitContainers(o Object, isSidecar map[string]bool, ofSidecars *restarts) bool {
-	all := objectsIn(objectIn(o, "spec")["initContainers"])
-	for i, c := range objectsIn(objectIn(o, "status")["initContainerStatuses"]) {
-		s.restarts.add(c)
-		goesOn := isSidecar[TextIn(c, "name")]
-		if goesOn {
-			ofSidecars.add(c)
-		}
-		terminated := objectIn(c, "state", "terminated")
-		if terminated != nil && numberIn(terminated, "exitCode") == 0 {
-			continue
-		}
-		if goesOn && c["started"] == true {
-			if c["ready"] == true {
-				s.ready++
-			}
-			continue
-		}
-		waitsFor := TextIn(objectIn(c, "state", "waiting"), "reason")
-		switch {
-		case terminated != nil:
-			s.status = "Init:" + terminationReason(terminated)
-		case waitsFor != "" && waitsFor != "PodInitializing":
-			s.status = "Init:" + waitsFor
-		default:
-			s.status = fmt.Sprintf("Init:%d/%d", i, len(all))
-		}
-		return true
-	}
-	return false
-}
-
 // addContainers adds the containers. The first one with a specific state determines the status.
 func (s *podSummary) addContainers(status Object) {
 	hasRunning := false
-	all := objectsIn(status["containerStatuses"])
-	for i := range all {
-		c := all[len(all)-1-i]
+	for _, c := range slices.Backward(objectsIn(status["containerStatuses"])) {
 		s.restarts.add(c)
 		terminated := objectIn(c, "state", "terminated")
 		waitsFor := TextIn(objectIn(c, "state", "waiting"), "reason")
@@ -198,26 +141,9 @@ func (s *podSummary) addContainers(status Object) {
 	}
 }
 
-// isGated reports whether a pod waits for its scheduling gates to be removed.
-func isGated(status Object) bool {
-	for _, condition := range objectsIn(status["conditions"]) {
-		if TextIn(condition, "type") == "PodScheduled" && TextIn(condition, "reason") == "SchedulingGated" {
-			return true
-		}
-	}
-	return false
-}
-
 // terminationReason says how a container terminated.
 func terminationReason(terminated Object) string {
-	reason := TextIn(terminated, "reason")
-	if reason != "" {
-		return reason
-	}
-	if signal := numberIn(terminated, "signal"); signal != 0 {
-		return fmt.Sprint("Signal:", signal)
-	}
-	return fmt.Sprint("ExitCode:", numberIn(terminated, "exitCode"))
+	return cmp.Or(TextIn(terminated, "reason"), fmt.Sprint("ExitCode:", numberIn(terminated, "exitCode")))
 }
 
 // podIP returns the first address of a pod.
@@ -226,19 +152,4 @@ func podIP(status Object) string {
 		return TextIn(ip, "ip")
 	}
 	return TextIn(status, "podIP")
-}
-
-// readinessGates returns the cell that shows how many of a pod's readiness gates are open.
-func readinessGates(spec, status Object) string {
-	gates := objectsIn(spec["readinessGates"])
-	if len(gates) == 0 {
-		return "<none>"
-	}
-	open := 0
-	for _, gate := range gates {
-		if conditionOf(status, TextIn(gate, "conditionType")) == "True" {
-			open++
-		}
-	}
-	return fmt.Sprintf("%d/%d", open, len(gates))
 }

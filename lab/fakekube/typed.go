@@ -1,12 +1,13 @@
 package fakekube
 
 import (
-	"cmp"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -179,9 +180,6 @@ func (t *converter) stringMap(v any, typ string) (any, error) {
 	}
 	into := Object{}
 	items := strings.TrimPrefix(typ, "map[string]")
-	if items == "Quantity" {
-		return convertResourceList(from)
-	}
 	for _, key := range slices.Sorted(maps.Keys(from)) {
 		value, err := t.value(from[key], items)
 		if err != nil {
@@ -191,19 +189,6 @@ func (t *converter) stringMap(v any, typ string) (any, error) {
 			value = ""
 		}
 		into[key] = value
-	}
-	return into, nil
-}
-
-// convertResourceList converts a map of resource amounts.
-func convertResourceList(from Object) (any, error) {
-	into := Object{}
-	for _, name := range slices.Sorted(maps.Keys(from)) {
-		text, err := quantityText(cmp.Or(from[name], any("0")), milliExponent)
-		if err != nil {
-			return nil, err
-		}
-		into[name] = text
 	}
 	return into, nil
 }
@@ -263,7 +248,7 @@ func (t *converter) scalar(v any, typ string) (any, error) {
 	case "MicroTime":
 		return t.time(v, microTime)
 	case "Quantity":
-		return quantityText(v, nanoExponent)
+		return quantityText(v)
 	}
 	if !isOf {
 		return nil, t.typeError(v, typ)
@@ -289,22 +274,22 @@ func (t *converter) time(v any, layout string) (any, error) {
 	return at.UTC().Format(layout), nil
 }
 
-// quantityText converts a quantity, which may be a number, to the server's form, rounded up to this power of ten.
-func quantityText(v any, exponent int) (any, error) {
-	text, isText := v.(string)
+// quantityPattern is the syntax of quantities. The server's message contains it.
+const quantityPattern = `^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$`
+
+var quantitySyntax = regexp.MustCompile(quantityPattern)
+
+// quantityText converts a quantity, which may be a number, to a text. It keeps the unit, where the server changes it to
+// the largest possible one.
+func quantityText(v any) (any, error) {
 	if number, isNumber := v.(float64); isNumber {
-		text = strconv.FormatFloat(number, 'f', -1, 64)
-		isText = true
+		return strconv.FormatFloat(number, 'f', -1, 64), nil
 	}
-	if !isText {
-		return nil, errQuantity
+	text, isText := v.(string)
+	if !isText || !quantitySyntax.MatchString(text) {
+		return nil, errors.New("quantities must match the regular expression '" + quantityPattern + "'")
 	}
-	q, err := parseQuantity(text)
-	if err != nil {
-		return nil, err
-	}
-	q.roundUp(exponent)
-	return q.String(), nil
+	return text, nil
 }
 
 // isEqualJSON reports whether two values are equal in JSON.

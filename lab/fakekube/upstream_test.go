@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"podcount/lab/testkit"
 )
 
 // proxyOf returns a fake whose upstream is another one, over a network.
@@ -52,8 +54,8 @@ func TestUpstreamAnswersInsteadOfTheFake(t *testing.T) {
 		wantAnswer(t, proxy, "PATCH /api/v1/nodes/worker", `{"metadata":{"labels":{"a":"b"}}}`, 200, `"a":"b"`)
 		wantAnswer(t, proxy, "GET /healthz", "", 200, "ok")
 		wantLabel(t, upstream, "worker", "a", "b")
-		wantNumber(t, "patches that the proxy received", len(proxy.Received(Requests{Verb: "patch"})), 1)
-		wantNumber(t, "requests that the upstream received", len(upstream.Received(Requests{})), 4)
+		testkit.WantNumber(t, "patches that the proxy received", len(proxy.Received(Requests{Verb: "patch"})), 1)
+		testkit.WantNumber(t, "requests that the upstream received", len(upstream.Received(Requests{})), 4)
 	})
 }
 
@@ -121,7 +123,7 @@ func TestEventsOfAnUpstreamArriveAtOnce(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			upstream.AddNode(name)
 			line, _ := lines.ReadString('\n')
-			wantText(t, line, `{"type":"ADDED"`)
+			testkit.WantText(t, line, `{"type":"ADDED"`)
 		}
 		if time.Since(start) > 0 {
 			t.Errorf("they took %v", time.Since(start))
@@ -213,9 +215,9 @@ func TestUpstreamChecksTheCredentials(t *testing.T) {
 		proxy.Allow()
 		proxy.AddUser("secret", "alice")
 		for token, want := range map[string]int{"secret": 200, "wrong": 401, "": 403} {
-			wantNumber(t, "the code", serve(proxy, newRequest("GET", "/api/v1/pods", token)).Code, want)
+			testkit.WantNumber(t, "the code", serve(proxy, newRequest("GET", "/api/v1/pods", token)).Code, want)
 		}
-		wantNumber(t, "requests by alice", len(proxy.Received(Requests{User: "alice"})), 1)
+		testkit.WantNumber(t, "requests by alice", len(proxy.Received(Requests{User: "alice"})), 1)
 	})
 }
 
@@ -232,11 +234,11 @@ func TestTokenOfAnUpstreamHasNoName(t *testing.T) {
 func TestLimitAlsoHoldsBackRequestsToAnUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		proxy := proxyOf(t, New())
-		load := proxy.Limit(Capacity{Seats: 1, PerRequest: time.Second})
+		proxy.Limit(Capacity{Seats: 1, PerRequest: time.Second})
 		start := time.Now()
 		wantAnswer(t, proxy, "GET /api/v1/pods", "", 200, `"items":[]`)
-		if time.Since(start) != time.Second || load().Served != 1 {
-			t.Errorf("it took %v, and %d requests had a seat", time.Since(start), load().Served)
+		if time.Since(start) != time.Second {
+			t.Errorf("it took %v", time.Since(start))
 		}
 	})
 }

@@ -17,7 +17,7 @@ func (k kind) validate(old, o Object, isStatus bool) []cause {
 		causes = k.validateMetaUpdate(old, o)
 	}
 	if k.isCustom() {
-		return append(causes, k.validateBySchema(old, o, isStatus)...)
+		return append(causes, k.validateBySchema(o, isStatus)...)
 	}
 	return append(causes, k.validateSpec(old, o)...)
 }

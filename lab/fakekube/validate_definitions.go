@@ -2,13 +2,11 @@ package fakekube
 
 import (
 	"fmt"
-	"net/url"
-	"slices"
 	"strings"
 )
 
-// validateDefinition validates the names, the versions and the schemas of a CustomResourceDefinition. old is the
-// replaced one, or nil.
+// validateDefinition validates the names and the versions of a CustomResourceDefinition, but not what is in its schemas
+// and its columns. old is the replaced one, or nil.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema
 func validateDefinition(old, o Object) []cause {
 	spec := objectIn(o, "spec")
@@ -34,17 +32,10 @@ func validateDefinition(old, o Object) []cause {
 	}
 	causes = append(causes, validateVersions(spec)...)
 	causes = append(causes, validateDefinitionNames(names)...)
-	if validation, isShared := sharedByVersions(spec, "schema").(Object); isShared {
-		schema := objectIn(validation, "openAPIV3Schema")
-		if schema != nil {
-			causes = append(causes, validateStructural("spec.validation.openAPIV3Schema", schema, atRoot)...)
-		}
-	}
-	causes = append(causes, validateColumns("spec.", sharedByVersions(spec, "additionalPrinterColumns"))...)
 	if old != nil {
 		causes = append(causes, validateDefinitionUpdate(old, o)...)
 	}
-	return append(causes, validateApproval(group, objectIn(o, "metadata", "annotations"))...)
+	return causes
 }
 
 // validateDefinitionUpdate refuses changes of the fields that determine how objects are stored.
@@ -67,34 +58,6 @@ func validateDefinitionUpdate(old, o Object) []cause {
 	return causes
 }
 
-// approvalAnnotation links to the approval of a definition in one of Kubernetes' own groups.
-const approvalAnnotation = "api-approved.kubernetes.io"
-
-// validateApproval refuses definitions in Kubernetes' own groups without an approval.
-func validateApproval(group string, annotations Object) []cause {
-	dotted := "." + group
-	isProtected := strings.HasSuffix(dotted, ".k8s.io") || strings.HasSuffix(dotted, ".kubernetes.io")
-	if !isProtected {
-		return nil
-	}
-	const (
-		field = "metadata.annotations[" + approvalAnnotation + "]"
-		need  = `protected groups must have approval annotation "` + approvalAnnotation + `"`
-		see   = ", see https://github.com/kubernetes/enhancements/pull/1111"
-	)
-	approval := TextIn(annotations, approvalAnnotation)
-	approvedAt, err := url.Parse(approval)
-	isURL := err == nil && approvedAt.Host != "" && approvedAt.Scheme != ""
-	switch {
-	case approval == "":
-		return []cause{required(field, need+see)}
-	case !isURL && !strings.HasPrefix(approval, "unapproved"):
-		reason := need + ` with either a URL or a reason starting with "unapproved"` + see
-		return []cause{invalidValue(field, approval, reason)}
-	}
-	return nil
-}
-
 // validateVersions validates the versions of a definition.
 func validateVersions(spec Object) []cause {
 	var causes []cause
@@ -111,14 +74,8 @@ func validateVersions(spec Object) []cause {
 		if name := TextIn(version, "name"); dnsLabelProblem(name) != "" {
 			causes = append(causes, invalidValue(at+"name", name, dnsLabelProblem(name)))
 		}
-		schema := objectIn(version, "schema", "openAPIV3Schema")
-		if schema == nil {
+		if objectIn(version, "schema", "openAPIV3Schema") == nil {
 			causes = append(causes, required(at+"schema.openAPIV3Schema", ""))
-		} else if sharedByVersions(spec, "schema") == nil {
-			causes = append(causes, validateStructural(at+"schema.openAPIV3Schema", schema, atRoot)...)
-		}
-		if sharedByVersions(spec, "additionalPrinterColumns") == nil {
-			causes = append(causes, validateColumns(at, version["additionalPrinterColumns"])...)
 		}
 	}
 	if hasTwins {
@@ -131,61 +88,6 @@ func validateVersions(spec Object) []cause {
 	return causes
 }
 
-// sharedByVersions returns a field if it is equal in all versions of a definition, and nil otherwise. The server
-// reports such a field once, as a field of the spec.
-func sharedByVersions(spec Object, field string) any {
-	versions := objectsIn(spec["versions"])
-	if len(versions) == 0 {
-		return nil
-	}
-	shared := versions[0][field]
-	differs := func(version Object) bool { return !isEqualJSON(version[field], shared) }
-	if slices.ContainsFunc(versions, differs) {
-		return nil
-	}
-	return shared
-}
-
-// Allowed values of printer columns.
-// https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#additional-printer-columns
-var (
-	columnTypes   = []string{"boolean", "date", "integer", "number", "string"}
-	columnFormats = []string{"byte", "date", "date-time", "double", "float", "int32", "int64", "password"}
-)
-
-// validateColumns validates the printer columns at a path.
-func validateColumns(path string, columns any) []cause {
-	var causes []cause
-	for i, column := range objectsIn(columns) {
-		at := fmt.Sprintf("%sadditionalPrinterColumns[%d].", path, i)
-		if TextIn(column, "name") == "" {
-			causes = append(causes, required(at+"name", ""))
-		}
-		actual := TextIn(column, "type")
-		reason := "must be one of " + strings.Join(columnTypes, ",")
-		if actual == "" {
-			causes = append(causes, required(at+"type", reason))
-		} else if !slices.Contains(columnTypes, actual) {
-			causes = append(causes, invalidValue(at+"type", actual, reason))
-		}
-		format := TextIn(column, "format")
-		if format != "" && !slices.Contains(columnFormats, format) {
-			reason := "must be one of " + strings.Join(columnFormats, ",")
-			causes = append(causes, invalidValue(at+"format", format, reason))
-		}
-		jsonPath := TextIn(column, "jsonPath")
-		if jsonPath == "" {
-			causes = append(causes, required(at+"JSONPath", ""))
-		} else if jsonPath[0] != '.' {
-			causes = append(causes, invalidValue(at+"JSONPath", jsonPath, "must be a simple json path starting with ."))
-		}
-	}
-	return causes
-}
-
-// mixedCase is the first part of the message about the name of a kind.
-const mixedCase = "may have mixed case, but should otherwise match: "
-
 // validateDefinitionNames validates the names in a definition.
 func validateDefinitionNames(names Object) []cause {
 	var causes []cause
@@ -197,27 +99,15 @@ func validateDefinitionNames(names Object) []cause {
 		case name == "":
 			causes = append(causes, required(at, ""))
 		case (field == "kind" || field == "listKind") && problem != "":
-			causes = append(causes, invalidValue(at, name, mixedCase+problem))
+			causes = append(causes, invalidValue(at, name, "may have mixed case, but should otherwise match: "+problem))
 		case field == "plural" || field == "singular":
 			if problem := dnsLabelProblem(name); problem != "" {
 				causes = append(causes, invalidValue(at, name, problem))
 			}
 		}
 	}
-	causes = append(causes, validateDNSLabels("spec.names.shortNames", textsIn(names["shortNames"]))...)
 	if listKind := TextIn(names, "listKind"); listKind != "" && listKind == TextIn(names, "kind") {
 		causes = append(causes, invalidValue("spec.names.listKind", listKind, "kind and listKind may not be the same"))
-	}
-	return append(causes, validateDNSLabels("spec.names.categories", textsIn(names["categories"]))...)
-}
-
-// validateDNSLabels validates that all names in a list at this path are labels of RFC 1035.
-func validateDNSLabels(path string, names []string) []cause {
-	var causes []cause
-	for i, name := range names {
-		if problem := dnsLabelProblem(name); problem != "" {
-			causes = append(causes, invalidValue(fmt.Sprintf("%s[%d]", path, i), name, problem))
-		}
 	}
 	return causes
 }

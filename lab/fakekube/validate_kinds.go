@@ -2,10 +2,6 @@ package fakekube
 
 import (
 	"fmt"
-	"maps"
-	"net/netip"
-	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -14,8 +10,6 @@ func (k kind) validateSpec(old, o Object) []cause {
 	switch k.place() {
 	case "pods":
 		return validatePod(old, o)
-	case "nodes":
-		return validateNode(old, o)
 	case "namespaces":
 		return validateNamespace(o)
 	case "events":
@@ -24,8 +18,6 @@ func (k kind) validateSpec(old, o Object) []cause {
 		return k.validateData(old, o)
 	case "leases.coordination.k8s.io":
 		return validateLease(o)
-	case "clusterroles.rbac.authorization.k8s.io", "roles.rbac.authorization.k8s.io":
-		return k.validateRules(o)
 	case "clusterrolebindings.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io":
 		return k.validateBinding(old, o)
 	case definitions:
@@ -79,86 +71,9 @@ func validateLease(o Object) []cause {
 	return causes
 }
 
-// taintEffects are the effects of taints and tolerations.
-var taintEffects = []string{"NoSchedule", "PreferNoSchedule", "NoExecute"}
-
-// validateNode validates a node. Taints are reported in metadata, as by the server.
-func validateNode(old, o Object) []cause {
-	spec := objectIn(o, "spec")
-	var causes []cause
-	isSeen := map[[2]string]bool{}
-	for i, taint := range objectsIn(spec["taints"]) {
-		at := fmt.Sprintf("metadata.taints[%d]", i)
-		key := TextIn(taint, "key")
-		value := TextIn(taint, "value")
-		effect := TextIn(taint, "effect")
-		for _, problem := range labelKeyProblems(key) {
-			causes = append(causes, invalidValue(at+".key", key, problem))
-		}
-		if problem := labelValueProblem(value); problem != "" {
-			causes = append(causes, invalidValue(at+".value", value, problem))
-		}
-		if effect == "" {
-			causes = append(causes, required(at+".effect", ""))
-		} else {
-			causes = append(causes, validateOneOf(taint, at+".", "effect", taintEffects...)...)
-		}
-		if isSeen[[2]string{key, effect}] {
-			twice := fmt.Sprintf(`Duplicate value: {"Key":%q,"Value":%q,"Effect":%q,"TimeAdded":null}: taints must be `+
-				`unique by key and effect pair`, key, value, effect)
-			causes = append(causes, cause{"FieldValueDuplicate", at, twice})
-		}
-		isSeen[[2]string{key, effect}] = true
-	}
-	for i, network := range textsIn(spec["podCIDRs"]) {
-		if _, err := netip.ParsePrefix(network); err != nil {
-			field := fmt.Sprintf("spec.podCIDRs[%d]", i)
-			reason := "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-			causes = append(causes, invalidValue(field, network, reason))
-		}
-	}
-	return append(causes, validateNodeUpdate(objectIn(old, "spec"), spec)...)
-}
-
-// validateNodeUpdate refuses forbidden changes of a node's spec.
-func validateNodeUpdate(before, spec Object) []cause {
-	var causes []cause
-	if before["podCIDRs"] != nil && !isEqualJSON(before["podCIDRs"], spec["podCIDRs"]) {
-		reason := `node updates may not change podCIDR except from "" to valid`
-		causes = append(causes, forbiddenField("spec.podCIDRs", reason))
-	}
-	if before["providerID"] != nil && before["providerID"] != spec["providerID"] {
-		reason := `node updates may not change providerID except from "" to valid`
-		causes = append(causes, forbiddenField("spec.providerID", reason))
-	}
-	return causes
-}
-
-// configKeyPattern is the syntax of the keys of ConfigMaps and Secrets. The server's message contains it.
-const configKeyPattern = `[-._a-zA-Z0-9]+`
-
-var configKeySyntax = regexp.MustCompile("^" + configKeyPattern + "$")
-
-// validateData validates a ConfigMap or a Secret.
+// validateData refuses changes of the immutable fields of a ConfigMap or a Secret.
 func (k kind) validateData(old, o Object) []cause {
 	var causes []cause
-	for _, field := range []string{"data", "binaryData"} {
-		for _, key := range slices.Sorted(maps.Keys(objectIn(o, field))) {
-			at := fmt.Sprintf("%s[%s]", field, key)
-			if !configKeySyntax.MatchString(key) {
-				reason := "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. " +
-					"'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is " +
-					"'" + configKeyPattern + "')"
-				causes = append(causes, invalidValue(at, key, reason))
-			}
-			if _, isTwice := objectIn(o, "binaryData")[key]; isTwice && field == "data" {
-				causes = append(causes, invalidValue(at, key, "duplicate of key present in binaryData"))
-			}
-		}
-	}
-	if old == nil {
-		return causes
-	}
 	if k.qualified() == "secrets" && old["type"] != nil && old["type"] != o["type"] {
 		causes = append(causes, invalidValue("type", o["type"], "field is immutable"))
 	}
@@ -170,43 +85,6 @@ func (k kind) validateData(old, o Object) []cause {
 		if !isEqualJSON(old[field], o[field]) {
 			causes = append(causes, forbiddenField(field, why))
 		}
-	}
-	return causes
-}
-
-// validateRules validates the rules of a role.
-// https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/cluster-role-v1/
-func (k kind) validateRules(o Object) []cause {
-	var causes []cause
-	for i, rule := range objectsIn(o["rules"]) {
-		at := fmt.Sprintf("rules[%d].", i)
-		if len(textsIn(rule["verbs"])) == 0 {
-			causes = append(causes, required(at+"verbs", "verbs must contain at least one value"))
-		}
-		paths := textsIn(rule["nonResourceURLs"])
-		groups := textsIn(rule["apiGroups"])
-		resources := textsIn(rule["resources"])
-		if len(paths) > 0 {
-			if k.isNamespaced {
-				reason := "namespaced rules cannot apply to non-resource URLs"
-				causes = append(causes, invalidValue(at+"nonResourceURLs", paths, reason))
-			} else if len(groups) > 0 || len(resources) > 0 {
-				reason := "rules cannot apply to both regular resources and non-resource URLs"
-				causes = append(causes, invalidValue(at+"nonResourceURLs", paths, reason))
-			}
-			continue
-		}
-		if len(groups) == 0 {
-			causes = append(causes, required(at+"apiGroups", "resource rules must supply at least one api group"))
-		}
-		if len(resources) == 0 {
-			causes = append(causes, required(at+"resources", "resource rules must supply at least one resource"))
-		}
-	}
-	aggregation := objectIn(o, "aggregationRule")
-	if aggregation != nil && len(objectsIn(aggregation["clusterRoleSelectors"])) == 0 {
-		reason := "at least one clusterRoleSelector required if aggregationRule is non-nil"
-		causes = append(causes, required("aggregationRule.clusterRoleSelectors", reason))
 	}
 	return causes
 }

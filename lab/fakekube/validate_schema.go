@@ -10,32 +10,25 @@ import (
 	"unicode/utf8"
 )
 
-// validateBySchema validates a custom resource against the schema in its definition. old is the replaced object, or
-// nil. It supports the parts of OpenAPI that most definitions use: types, formats, required, enum, limits, pattern,
-// allOf, anyOf, oneOf and not, and Kubernetes' own sets, maps and embedded resources. CEL rules
-// (x-kubernetes-validations) always pass.
+// validateBySchema validates a custom resource against the schema in its definition: types, required, enum, limits and
+// pattern. All other rules always pass: formats, allOf, anyOf, oneOf and not, CEL (x-kubernetes-validations), and those
+// of sets, maps and embedded resources.
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation
-func (k kind) validateBySchema(old, o Object, isStatus bool) []cause {
+func (k kind) validateBySchema(o Object, isStatus bool) []cause {
 	schema := objectIn(k.crd, "schema", "openAPIV3Schema")
-	rest := maps.Clone(o)
-	delete(rest, "metadata")
-	var causes []cause
 	if isStatus {
 		// The server validates only the status.
-		causes = prefixFields("status", validateValue("", o["status"], objectIn(schema, "properties", "status")))
-	} else {
-		causes = append(validateValue("", rest, schema), validateEmbedded(rest, schema)...)
+		return prefixFields("status", validateValue("", o["status"], objectIn(schema, "properties", "status")))
 	}
-	if old != nil && len(validateListTypes(old, schema)) > 0 {
-		return causes // the server tolerates duplicates that were already there
-	}
-	return append(causes, validateListTypes(rest, schema)...)
+	rest := maps.Clone(o)
+	delete(rest, "metadata")
+	return validateValue("", rest, schema)
 }
 
 // prefixFields puts a path before the fields of causes that were found in the value at that path.
 func prefixFields(path string, causes []cause) []cause {
 	for i, c := range causes {
-		if c.field == "" || c.field == noField {
+		if c.field == "" {
 			causes[i].field = path
 		} else {
 			causes[i].field = fieldPath(path, c.field)
@@ -61,7 +54,6 @@ func validateValue(path string, v any, schema Object) []cause {
 	if v == nil {
 		return append(causes, validateEnum(path, v, schema)...)
 	}
-	causes = append(causes, validateCombinations(path, v, schema)...)
 	switch v := v.(type) {
 	case float64:
 		causes = append(causes, validateNumber(path, v, schema)...)
@@ -88,24 +80,8 @@ func validateType(path string, v any, schema Object) []cause {
 	if want == "" || isNumberToo || slices.Contains(strings.Split(want, ","), actual) {
 		return nil
 	}
-	format := TextIn(schema, "format")
-	if formatNamed(format) != nil && v != nil {
-		if actual == "array" {
-			return nil // the server accepts any list if it knows the format
-		}
-		want = format
-		actual = formatOfNumber[actual]
-	}
-	return []cause{wrongType(path, want, actual)}
-}
-
-// formatOfNumber is the format that the server reports for the numeric types.
-var formatOfNumber = map[string]string{"integer": "int64", "number": "float64"}
-
-// wrongType refuses a value of the wrong type.
-func wrongType(path, want, actual string) cause {
 	message := fmt.Sprintf("Invalid value: %q: %s in body must be of type %s: %q", actual, path, want, actual)
-	return cause{"FieldValueTypeInvalid", path, message}
+	return []cause{{"FieldValueTypeInvalid", path, message}}
 }
 
 // jsonType returns the schema's name for the type of a value.
@@ -187,10 +163,6 @@ func validateText(path, v string, schema Object) []cause {
 			causes = append(causes, invalidInBody(path, v, fmt.Sprintf("should match '%s'", pattern)))
 		}
 	}
-	format := TextIn(schema, "format")
-	if isOfFormat := formatNamed(format); isOfFormat != nil && !isOfFormat(v) {
-		causes = append(causes, wrongType(path, format, v))
-	}
 	return causes
 }
 
@@ -236,86 +208,4 @@ func validateObject(path string, v, schema Object) []cause {
 		}
 	}
 	return causes
-}
-
-// validateCombinations validates a value against the combined schemas (allOf, anyOf, oneOf and not). If no
-// alternative matches, the server also reports the causes from the best match, but the fake those from the first.
-func validateCombinations(path string, v any, schema Object) []cause {
-	causes := validateAnyOf(path, v, objectsIn(schema["anyOf"]))
-	causes = append(causes, validateExactlyOneOf(path, v, objectsIn(schema["oneOf"]))...)
-	causes = append(causes, validateAllOf(path, v, objectsIn(schema["allOf"]))...)
-	if not, isSet := schema["not"].(Object); isSet && len(validateValue(path, v, not)) == 0 {
-		causes = append(causes, notValidated(path, "must not validate the schema (not)"))
-	}
-	return causes
-}
-
-// notValidated refuses a value because of combined schemas. The server puts its path only into the text.
-func notValidated(path, reason string) cause {
-	return invalidValue(noField, "", fmt.Sprintf("%q %s", path, reason))
-}
-
-// noField is the server's field for a cause without one.
-const noField = "<nil>"
-
-// validateAnyOf validates that at least one schema matches.
-func validateAnyOf(path string, v any, schemas []Object) []cause {
-	var first []cause
-	for i, schema := range schemas {
-		problems := validateValue(path, v, schema)
-		if len(problems) == 0 {
-			return nil
-		}
-		if i == 0 {
-			first = problems
-		}
-	}
-	if len(schemas) == 0 {
-		return nil
-	}
-	return append([]cause{notValidated(path, "must validate at least one schema (anyOf)")}, first...)
-}
-
-// validateExactlyOneOf validates that exactly one schema matches.
-func validateExactlyOneOf(path string, v any, schemas []Object) []cause {
-	var first []cause
-	valid := 0
-	for i, schema := range schemas {
-		problems := validateValue(path, v, schema)
-		if len(problems) == 0 {
-			valid++
-		}
-		if i == 0 {
-			first = problems
-		}
-	}
-	const why = "must validate one and only one schema (oneOf). Found "
-	switch {
-	case len(schemas) == 0 || valid == 1:
-		return nil
-	case valid == 0:
-		return append([]cause{notValidated(path, why+"none valid")}, first...)
-	}
-	return []cause{notValidated(path, fmt.Sprintf("%s%d valid alternatives", why, valid))}
-}
-
-// validateAllOf validates that all schemas match.
-func validateAllOf(path string, v any, schemas []Object) []cause {
-	var causes []cause
-	valid := 0
-	for _, schema := range schemas {
-		problems := validateValue(path, v, schema)
-		if len(problems) == 0 {
-			valid++
-		}
-		causes = append(causes, problems...)
-	}
-	reason := "must validate all the schemas (allOf)"
-	switch {
-	case valid == len(schemas):
-		return nil
-	case valid == 0:
-		reason += ". None validated"
-	}
-	return append(causes, notValidated(path, reason))
 }

@@ -16,13 +16,6 @@ func wantPanic(t *testing.T, want string, do func()) {
 	do()
 }
 
-func wantNumber(t *testing.T, what string, got, want int) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%d %s, want %d", got, what, want)
-	}
-}
-
 func TestAllWritesPassWebhookAndPolicies(t *testing.T) {
 	f := New()
 	stop := f.Mutate("nodes", func(o Object) { delete(objectIn(o, "metadata", "labels"), "a") })
@@ -49,65 +42,6 @@ func TestAllWritesPassWebhookAndPolicies(t *testing.T) {
 	stop()
 	wantAnswer(t, f, "POST /api/v1/nodes", `{"metadata":{"name":"n","labels":{"a":"1"}}}`, 201, "")
 	wantLabel(t, f, "n", "a", "1")
-}
-
-func TestStatusSubresourceSeparatesWrites(t *testing.T) {
-	const widgets = "/apis/example.com/v1/namespaces/default/widgets"
-	widget := func(f *Server, spec, status string) string {
-		version := TextIn(MetaOf(f.Get("widgets", Key{"default", "w"})), "resourceVersion")
-		return `{"apiVersion":"example.com/v1","kind":"Widget",` +
-			`"metadata":{"name":"w","resourceVersion":"` + version + `"},` +
-			`"spec":{"size":` + spec + `},"status":{"size":` + status + `}}`
-	}
-	sizes := func(f *Server) string {
-		o := f.Get("widgets", Key{"default", "w"})
-		spec, _ := o["spec"].(Object)
-		status, _ := o["status"].(Object)
-		return TextIn(spec, "size") + " " + TextIn(status, "size")
-	}
-	for _, c := range []struct {
-		crd                          crd
-		created, updated, statusIsIn string
-		statusCode                   int
-	}{
-		{crd{hasStatus: true}, "1 ", "3 ", "3 6", 200},
-		{crd{}, "1 2", "3 4", "3 4", 404},
-		{crd{dropsStatus: true}, "1 ", "3 ", "3 ", 404},
-	} {
-		f := New()
-		defineWidgets(f, c.crd)
-		wantAnswer(t, f, "POST "+widgets, widget(f, `"1"`, `"2"`), 201, "")
-		if got := sizes(f); got != c.created {
-			t.Errorf("%+v: POST made %q, want %q", c.crd, got, c.created)
-		}
-		wantAnswer(t, f, "PUT "+widgets+"/w", widget(f, `"3"`, `"4"`), 200, "")
-		if got := sizes(f); got != c.updated {
-			t.Errorf("%+v: PUT made %q, want %q", c.crd, got, c.updated)
-		}
-		wantAnswer(t, f, "PUT "+widgets+"/w/status", widget(f, `"5"`, `"6"`), c.statusCode, "")
-		if got := sizes(f); got != c.statusIsIn {
-			t.Errorf("%+v: PUT of the status made %q, want %q", c.crd, got, c.statusIsIn)
-		}
-		wantAnswer(t, f, "GET "+widgets+"/w/status", "", c.statusCode, "")
-		wantAnswer(t, f, "DELETE "+widgets+"/w", "", 200, "")
-	}
-}
-
-func TestObjectNameMustMatchThePath(t *testing.T) {
-	const leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
-	f := New()
-	wantAnswer(t, f, "PUT "+leases+"/l", `{"metadata":{"name":"l"}}`, 201, `"namespace":"default"`)
-	if f.Get("leases", Key{"default", "l"}) == nil {
-		t.Error("the lease is not in the namespace of its path")
-	}
-	wantAnswer(t, f, "PUT "+leases+"/l", `{"metadata":{"name":"m"}}`, 400,
-		"the name of the object (m) does not match the name on the URL (l)")
-	wantAnswer(t, f, "PUT "+leases+"/l", `{"metadata":{"name":"l","namespace":"other"}}`, 400,
-		"the namespace of the provided object does not match the namespace sent on the request")
-	wantAnswer(t, f, "PUT "+leases+"/l", `{"metadata":{}}`, 400, "name must be provided")
-	wantAnswer(t, f, "PATCH "+leases+"/l", `{"metadata":null}`, 400, "name must be provided")
-	wantAnswer(t, f, "PATCH "+leases+"/l", `{"metadata":{"name":"m"}}`, 400, "does not match")
-	wantNumber(t, "leases", len(f.All("leases")), 1)
 }
 
 func TestPodWithoutASpecCanBeBound(t *testing.T) {

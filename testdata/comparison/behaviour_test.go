@@ -15,6 +15,17 @@ import (
 	"k8s.io/utils/ptr"
 )
 
+// podNamed is a pod as a test makes one.
+func podNamed(name string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "web"}},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "c", Image: "nginx"}},
+			NodeName:   "n1",
+		},
+	}
+}
+
 // behaviour is something that a real API server does. has reports whether a contender does it, and is given a new one.
 type behaviour struct {
 	name string

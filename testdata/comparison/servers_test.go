@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,20 +51,16 @@ type contender struct {
 
 	// share, if it is not nil, is for tests that need no new one, but a namespace of their own.
 	share func(t testing.TB) cluster
-
-	// memory is what the processes beside the test's own have in memory.
-	memory func() int64
 }
 
 func contenders() []contender {
-	none := func() int64 { return 0 }
 	all := []contender{
-		{name: "client-go tracker", start: startTracker, memory: none},
-		{name: "controller-runtime fake", start: startRuntimeFake, memory: none},
-		{name: "fakekube", start: startFakekube, memory: none},
+		{name: "client-go tracker", start: startTracker},
+		{name: "controller-runtime fake", start: startRuntimeFake},
+		{name: "fakekube", start: startFakekube},
 	}
 	if os.Getenv("KUBEBUILDER_ASSETS") != "" {
-		all = append(all, contender{name: "envtest", start: startEnvtest, share: shareEnvtest, memory: serversMemory})
+		all = append(all, contender{name: "envtest", start: startEnvtest, share: shareEnvtest})
 	}
 	return all
 }
@@ -151,22 +144,6 @@ func environment(t testing.TB) *rest.Config {
 	}
 	t.Cleanup(func() { environment.Stop() })
 	return config
-}
-
-// serversMemory is the resident memory of the API servers and etcds that this process has started.
-func serversMemory() (bytes int64) {
-	processes, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range processes {
-		stat, _ := os.ReadFile(file)
-		_, after, _ := strings.Cut(string(stat), ") ")
-		fields := strings.Fields(after)
-		if len(fields) < 22 || fields[1] != strconv.Itoa(os.Getpid()) {
-			continue
-		}
-		pages, _ := strconv.ParseInt(fields[21], 10, 64)
-		bytes += pages * int64(os.Getpagesize())
-	}
-	return bytes
 }
 
 // runtimePods are the pods of a controller-runtime client.
