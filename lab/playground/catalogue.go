@@ -1,9 +1,7 @@
 package main
 
 import (
-	"fmt"
 	"strings"
-	"time"
 )
 
 // namespaces lists the playground's first namespaces.
@@ -25,17 +23,16 @@ func catalogue() []*workload {
 		static("kube-proxy", nodes[2], "registry.k8s.io/kube-proxy:v1.35.0"),
 		deployment("kube-system", "coredns", "registry.k8s.io/coredns/coredns:v1.13.1", 2),
 		deployment("shop", "cart", "registry.example/shop/cart:v12", cartReplicas),
-		deployment("shop", "checkout", "registry.example/shop/checkout:v7", 1, "sh", "-c", "exit 1"),
-		deployment("shop", "search", "registry.example/shop/search:v3", 1, "sh", "-c", "sleep 45; exit 137"),
+		deployment("shop", "checkout", "registry.example/shop/checkout:v7", 2),
+		deployment("shop", "search", "registry.example/shop/search:v3", 2),
 		statefulSet("shop", "db", "postgres:18", 1),
 		deployment("monitoring", "grafana", "grafana/grafana:12.2.0", 1),
 		statefulSet("monitoring", "prometheus", "prom/prometheus:v3.7.3", 1),
 	}
 }
 
-// podSpec returns the spec of a pod with one container, which is named after its image. The command, if there is one,
-// determines how long the container runs.
-func podSpec(image string, command ...string) object {
+// podSpec returns the spec of a pod with one container, which is named after its image.
+func podSpec(image string) object {
 	name := image[strings.LastIndex(image, "/")+1:]
 	name, _, _ = strings.Cut(name, ":")
 	c := object{
@@ -43,18 +40,11 @@ func podSpec(image string, command ...string) object {
 		"image":     image,
 		"resources": object{"requests": object{"cpu": "50m", "memory": "64Mi"}},
 	}
-	if command != nil {
-		words := []any{}
-		for _, word := range command {
-			words = append(words, word)
-		}
-		c["command"] = words
-	}
 	return object{"containers": []any{c}, "restartPolicy": "Always"}
 }
 
 // deployment returns the ReplicaSet of a Deployment.
-func deployment(namespace, name, image string, replicas int, command ...string) *workload {
+func deployment(namespace, name, image string, replicas int) *workload {
 	hash := podTemplateHash(name)
 	return (&workload{
 		namespace: namespace,
@@ -62,7 +52,7 @@ func deployment(namespace, name, image string, replicas int, command ...string) 
 		kind:      "ReplicaSet",
 		replicas:  replicas,
 		labels:    object{"app": name, "pod-template-hash": hash},
-		spec:      podSpec(image, command...),
+		spec:      podSpec(image),
 	}).identified()
 }
 
@@ -90,21 +80,6 @@ func static(component, node, image string) *workload {
 		kind:      "Node",
 		replicas:  1,
 		labels:    object{"component": component, "tier": "control-plane"},
-		spec:      spec,
-	}).identified()
-}
-
-// backup returns the Job that a CronJob creates at this time. Its name ends with the minutes since 1970.
-func backup(now time.Time) *workload {
-	name := fmt.Sprintf("backup-%d", now.Unix()/60)
-	spec := podSpec("registry.example/shop/backup:v2", "sh", "-c", "sleep 20")
-	spec["restartPolicy"] = "Never"
-	return (&workload{
-		namespace: "shop",
-		name:      name,
-		kind:      "Job",
-		replicas:  1,
-		labels:    object{"job-name": name, "batch.kubernetes.io/job-name": name},
 		spec:      spec,
 	}).identified()
 }

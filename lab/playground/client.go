@@ -130,6 +130,16 @@ func (c *client) create(resource string, o object) (object, error) {
 	return c.send(http.MethodPost, collection(resource, namespace), mediaJSON, o)
 }
 
+// createAnyway creates an object unless it exists already.
+func (c *client) createAnyway(resource string, o object) error {
+	_, err := c.create(resource, o)
+	var refused *refusal
+	if errors.As(err, &refused) && refused.code == http.StatusConflict {
+		return nil
+	}
+	return err
+}
+
 // patch changes an object by a merge patch.
 func (c *client) patch(resource string, o, patch object) (object, error) {
 	return c.send(http.MethodPatch, pathOf(resource, o), mediaMergePatch, patch)

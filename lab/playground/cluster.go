@@ -43,7 +43,6 @@ type cluster struct {
 	kubelets    *kubelets
 	heartbeat   *heartbeat
 	controllers *controllers
-	janitor     *janitor
 
 	began time.Time // when the cluster was made
 
@@ -90,16 +89,14 @@ func newComponents(api *client) *cluster {
 	workloads := catalogue()
 	return &cluster{
 		client:    api,
-		scheduler: &scheduler{client: api, events: events, complaints: map[string]string{}},
+		scheduler: &scheduler{client: api, events: events},
 		kubelets: &kubelets{
 			client:  api,
 			events:  events,
 			records: map[string]*podRecord{},
-			images:  map[string]map[string]bool{},
 		},
 		heartbeat:   &heartbeat{client: api, since: now, renewed: now, reported: now},
 		controllers: &controllers{client: api, workloads: workloads, web: workloads[0]},
-		janitor:     &janitor{api},
 		began:       now,
 		grown:       now,
 		expired:     now,
@@ -132,7 +129,7 @@ func (c *cluster) bootstrap() error {
 		return err
 	}
 	c.kubelets.inHurry = true
-	for range 4 { // pods are created, bound, pulled and started; those that crash have crashed twice
+	for range 2 { // pods are created, bound, pulled and started
 		c.step()
 	}
 	c.kubelets.inHurry = false
@@ -141,7 +138,6 @@ func (c *cluster) bootstrap() error {
 
 // step lets each component do the work that is due.
 func (c *cluster) step() {
-	c.janitor.step()
 	c.controllers.step()
 	c.scheduler.step()
 	c.kubelets.step()

@@ -65,13 +65,12 @@ func (r *recorder) postAsScheduler(pod object, kind, reason, action, message str
 	})
 }
 
-// postAsKubelet posts an Event about a pod's container, from the kubelet of the pod's node. It returns the Event as
-// stored, or nil if it was refused.
-func (r *recorder) postAsKubelet(pod object, kind, reason, message string) object {
+// postAsKubelet posts an Event about a pod's container, from the kubelet of the pod's node.
+func (r *recorder) postAsKubelet(pod object, kind, reason, message string) {
 	now := time.Now()
 	spec, _ := pod["spec"].(object)
 	node := fakekube.TextIn(spec, "nodeName")
-	event, err := r.create("events", object{
+	r.create("events", object{
 		"metadata":           object{"namespace": fakekube.KeyOf(pod).Namespace, "name": r.nameOf(pod, now)},
 		"involvedObject":     reference(pod, "spec.containers{"+containerOf(pod).name+"}"),
 		"type":               kind,
@@ -84,20 +83,6 @@ func (r *recorder) postAsKubelet(pod object, kind, reason, message string) objec
 		"reportingInstance":  node,
 		"source":             object{"component": "kubelet", "host": node},
 	})
-	if err != nil {
-		return nil
-	}
-	return event
-}
-
-// again counts an Event once more, and returns it as stored.
-func (r *recorder) again(event object) object {
-	count, _ := event["count"].(float64)
-	changed, err := r.patch("events", event, object{"count": count + 1, "lastTimestamp": stamp(time.Now())})
-	if err != nil {
-		return event
-	}
-	return changed
 }
 
 // expireEvents deletes the Events that are too old.

@@ -16,6 +16,7 @@ import (
 
 	"podcount/lab/fakekube"
 	"podcount/lab/fixture"
+	"podcount/lab/testkit"
 )
 
 // command is a line of testdata/kubectl.txt: a shell command and what it must lead to.
@@ -28,11 +29,7 @@ type command struct {
 // kubectlParagraphs reads testdata/kubectl.txt.
 func kubectlParagraphs(t *testing.T) (paragraphs [][]command) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/kubectl.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for paragraph := range strings.SplitSeq(string(text), "\n\n") {
+	for paragraph := range strings.SplitSeq(testkit.ReadFile(t, "testdata/kubectl.txt"), "\n\n") {
 		var commands []command
 		for line := range strings.Lines(paragraph) {
 			if strings.HasPrefix(line, "#") {

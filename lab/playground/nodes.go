@@ -137,15 +137,13 @@ type heartbeat struct {
 	reported time.Time
 }
 
-// step renews the Leases of the nodes and posts their status, when that is due. It also does the node controller's
-// work: a node has a taint while it is cordoned.
+// step renews the Leases of the nodes and posts their status, when that is due.
 func (h *heartbeat) step() {
 	now := time.Now()
 	isRenewal := now.Sub(h.renewed) >= leaseRenewal
 	isReport := now.Sub(h.reported) >= nodeReport
 	for _, node := range h.all("nodes") {
 		name := fakekube.KeyOf(node).Name
-		h.taint(node)
 		if !slices.Contains(nodes, name) {
 			continue // that node has no kubelet
 		}
@@ -168,33 +166,6 @@ func (h *heartbeat) step() {
 func (h *heartbeat) renew(node string) {
 	lease := object{"metadata": object{"namespace": "kube-node-lease", "name": node}}
 	h.patch("leases", lease, object{"spec": object{"renewTime": stampMicro(time.Now())}})
-}
-
-// unschedulable is the key of the taint of a cordoned node.
-const unschedulable = "node.kubernetes.io/unschedulable"
-
-// taint adds the taint to a cordoned node, and removes it from any other node.
-func (h *heartbeat) taint(node object) {
-	spec, _ := node["spec"].(object)
-	taints, _ := spec["taints"].([]any)
-	isOurs := func(one any) bool {
-		taint, _ := one.(object)
-		return taint["key"] == unschedulable
-	}
-	isTainted := slices.ContainsFunc(taints, isOurs)
-	isCordoned := spec["unschedulable"] == true
-	if isTainted == isCordoned {
-		return
-	}
-	rest := slices.DeleteFunc(slices.Clone(taints), isOurs)
-	if isCordoned {
-		rest = append(rest, object{"key": unschedulable, "effect": "NoSchedule", "timeAdded": stamp(time.Now())})
-	}
-	meta := fakekube.MetaOf(node)
-	h.patch("nodes", node, object{
-		"metadata": object{"resourceVersion": meta["resourceVersion"]},
-		"spec":     object{"taints": rest},
-	})
 }
 
 // addressOf returns a node's internal IP.

@@ -20,12 +20,12 @@ func (k *kubelets) write(pod, node object, w *podRecord, now time.Time, state ob
 		statuses = append(statuses, containerStatus(container, w, state))
 	}
 	status := object{
-		"phase":             phaseIn(w.stage, state),
+		"phase":             phaseIn(w.stage),
 		"hostIP":            addressOf(node),
 		"hostIPs":           []any{object{"ip": addressOf(node)}},
 		"startTime":         startTimeOf(pod, now),
 		"containerStatuses": statuses,
-		"conditions":        conditionsIn(pod, w.stage, phaseIn(w.stage, state)),
+		"conditions":        conditionsIn(pod, w.stage),
 	}
 	if w.stage != isPulling {
 		status["podIP"] = w.ip
@@ -34,31 +34,20 @@ func (k *kubelets) write(pod, node object, w *podRecord, now time.Time, state ob
 	k.patchStatus("pods", pod, status)
 }
 
-// phaseIn returns the phase of a pod at a stage. state is the state of its first container.
-func phaseIn(s stage, state object) string {
-	switch s {
-	case isPulling:
+// phaseIn returns the phase of a pod at a stage.
+func phaseIn(s stage) string {
+	if s == isPulling {
 		return "Pending"
-	case isFinished:
-		end, _ := state["terminated"].(object)
-		if end["exitCode"] == 0 {
-			return "Succeeded"
-		}
-		return "Failed"
 	}
 	return "Running"
 }
 
 // conditionsIn returns the conditions that a kubelet writes for a pod at a stage.
-func conditionsIn(pod object, s stage, phase string) []any {
-	reason := "ContainersNotReady"
+func conditionsIn(pod object, s stage) []any {
+	const reason = "ContainersNotReady"
 	message := "containers with unready status: [" + containerOf(pod).name + "]"
-	if phase == "Succeeded" {
-		reason = "PodCompleted"
-		message = ""
-	}
 	return []any{
-		condition(pod, "PodReadyToStartContainers", s == isRunning || s == isBackOff, "", ""),
+		condition(pod, "PodReadyToStartContainers", s == isRunning, "", ""),
 		condition(pod, "Initialized", true, "", ""),
 		condition(pod, "Ready", s == isRunning, reason, message),
 		condition(pod, "ContainersReady", s == isRunning, reason, message),
@@ -100,7 +89,7 @@ func containerStatus(container object, w *podRecord, state object) object {
 		"imageID":      "",
 		"ready":        w.stage == isRunning,
 		"started":      w.stage == isRunning,
-		"restartCount": w.restarts,
+		"restartCount": 0,
 		"state":        state,
 		"lastState":    object{},
 	}
@@ -108,33 +97,7 @@ func containerStatus(container object, w *podRecord, state object) object {
 		status["imageID"] = image + "@sha256:" + digest(image)
 		status["containerID"] = "containerd://" + digest(w.ip, image, w.started.String())
 	}
-	if w.last != nil {
-		status["lastState"] = w.last
-	}
 	return status
-}
-
-// waitingFor returns the state of a container that waits.
-func waitingFor(reason, message string) object {
-	state := object{"reason": reason}
-	if message != "" {
-		state["message"] = message
-	}
-	return object{"waiting": state}
-}
-
-// terminated returns the state of a container that has ended.
-func terminated(exitCode int, started, ended time.Time) object {
-	reason := "Completed"
-	if exitCode != 0 {
-		reason = "Error"
-	}
-	return object{"terminated": object{
-		"exitCode":   exitCode,
-		"reason":     reason,
-		"startedAt":  stamp(started),
-		"finishedAt": stamp(ended),
-	}}
 }
 
 // startTimeOf returns the time at which the kubelet first saw a pod.

@@ -5,35 +5,26 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"time"
 
 	"podcount/lab/fakekube"
 )
 
 const (
-	// backupInterval is the time from the start of one backup to the next.
-	backupInterval = 15 * time.Minute
-
-	// backupsKept is how many backups are kept.
-	backupsKept = 3
-
 	// leastWeb and mostWeb limit the number of pods of the Deployment web.
 	leastWeb = 6
 	mostWeb  = 16
 )
 
-// workload is the template for the pods of one owner. The playground's API has no Deployments, Jobs and so on. The
+// workload is the template for the pods of one owner. The playground's API has no Deployments and so on. The
 // owner exists only as a name in the pods' metadata.ownerReferences.
 type workload struct {
 	namespace string
 	name      string // the owner's name, with which the pods' names begin
 	uid       string // the owner's uid
-	kind      string // the owner's kind: ReplicaSet, StatefulSet, Job, or Node for a static pod
+	kind      string // the owner's kind: ReplicaSet, StatefulSet, or Node for a static pod
 	replicas  int
 	labels    object
 	spec      object // the pods' spec
-
-	isDone bool // the pod of a Job has been created
 }
 
 // controllers create and remove the pods of workloads, as kube-controller-manager does. They also create static pods,
@@ -42,12 +33,10 @@ type controllers struct {
 	*client
 	workloads []*workload
 	web       *workload // the workload whose replicas change
-	backedUp  time.Time // when the newest backup began
 }
 
 // step creates the pods that are missing, and removes those that are too many.
 func (c *controllers) step() {
-	c.backUp(time.Now())
 	pods := c.all("pods")
 	byOwner := map[any][]object{}
 	for _, pod := range pods {
@@ -58,10 +47,6 @@ func (c *controllers) step() {
 		switch w.kind {
 		case "ReplicaSet":
 			c.scale(w, own)
-		case "Job":
-			if !w.isDone {
-				w.isDone = c.make(w, object{"generateName": w.name + "-"})
-			}
 		case "StatefulSet":
 			c.fill(w, own)
 		case "Node":
@@ -85,7 +70,7 @@ func (c *controllers) wander() {
 
 // scale gives a ReplicaSet as many pods as it should have. A pod that is being deleted does not count.
 func (c *controllers) scale(w *workload, own []object) {
-	own = slices.DeleteFunc(own, func(pod object) bool { return isDying(pod) || hasEnded(pod) })
+	own = slices.DeleteFunc(own, isDying)
 	for range w.replicas - len(own) {
 		c.make(w, object{"generateName": w.name + "-"})
 	}
@@ -108,32 +93,6 @@ func (c *controllers) fill(w *workload, own []object) {
 	}
 }
 
-// backUp starts the Job of the next backup when that is due, and removes the pods of the oldest backup.
-func (c *controllers) backUp(now time.Time) {
-	if now.Sub(c.backedUp) < backupInterval {
-		return
-	}
-	c.backedUp = now
-	c.workloads = append(c.workloads, backup(now))
-	isJob := func(w *workload) bool { return w.kind == "Job" }
-	jobs := 0
-	for _, w := range c.workloads {
-		if isJob(w) {
-			jobs++
-		}
-	}
-	if jobs <= backupsKept {
-		return
-	}
-	oldest := slices.IndexFunc(c.workloads, isJob)
-	for _, pod := range c.all("pods") {
-		if ownerOf(pod) == c.workloads[oldest].uid {
-			c.remove("pods", pod)
-		}
-	}
-	c.workloads = slices.Delete(c.workloads, oldest, oldest+1)
-}
-
 // forget removes a workload, whose pods are gone.
 func (c *controllers) forget(w *workload) {
 	c.workloads = slices.DeleteFunc(c.workloads, func(other *workload) bool { return other == w })
@@ -149,13 +108,12 @@ func (c *controllers) collect(pods []object) {
 	}
 }
 
-// make creates a pod of a workload and reports whether it could. meta has the pod's name or generateName.
-func (c *controllers) make(w *workload, meta object) bool {
-	if w.kind == "Node" && nodesByName(c.client)[fakekube.TextIn(w.spec, "nodeName")] == nil {
-		return false
+// make creates a pod of a workload, unless it is a static one whose node is gone. meta has the pod's name or
+// generateName.
+func (c *controllers) make(w *workload, meta object) {
+	if w.kind != "Node" || nodesByName(c.client)[fakekube.TextIn(w.spec, "nodeName")] != nil {
+		c.create("pods", w.pod(meta))
 	}
-	_, err := c.create("pods", w.pod(meta))
-	return err == nil
 }
 
 // pod returns a new pod of the workload.
@@ -165,10 +123,7 @@ func (w *workload) pod(meta object) object {
 	meta["namespace"] = w.namespace
 	meta["labels"] = w.labels
 	owner := object{"apiVersion": "apps/v1", "kind": w.kind, "name": w.name, "uid": w.uid, "controller": true}
-	switch w.kind {
-	case "Job":
-		owner["apiVersion"] = "batch/v1"
-	case "Node":
+	if w.kind == "Node" {
 		owner["apiVersion"] = "v1"
 		owner["name"] = w.spec["nodeName"]
 		meta["annotations"] = object{
