@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,18 +29,26 @@ type Config struct {
 
 	// Credential returns the credential for the next request. It may wait for a file or a program until ctx ends.
 	// refused is nil, except after a 401: then it is the credential that the server has refused. If the current one
-	// has the same token and client certificate, all files are read again, and the exec program runs again. Credential
-	// is safe for concurrent use.
+	// has the same token and client certificate, all files are read again. The exec program runs again, too, unless it
+	// has run in the last 5 s. Credential is safe for concurrent use.
 	Credential func(ctx context.Context, refused *Credential) (*Credential, error)
 
 	access *access // nil unless Load has made the Config
 }
 
-// Close ends the exec program if it is running. After that, Credential runs no program, and may fail. Close may be
-// called at any time. It takes at most a second.
+// Close ends the running renewal, and its exec program. After that, Credential runs no program, and may fail. Close may
+// be called at any time. It takes at most a second.
 func (c *Config) Close() {
-	if c.access != nil {
-		c.access.close()
+	a := c.access
+	if a == nil {
+		return
+	}
+	a.end(errors.New("the kubeconfig was closed, because this process is ending"))
+	// A killed program ends at once, unless its file system hangs.
+	select {
+	case a.turn <- struct{}{}:
+		<-a.turn
+	case <-time.After(closeTimeout):
 	}
 }
 
@@ -87,136 +94,57 @@ type access struct {
 	alive context.Context
 	end   context.CancelCauseFunc
 
-	// The current credential and its renewal, guarded by mu. No goroutine waits while it holds mu.
-	mu      sync.Mutex
-	current *Credential // never nil, but empty until Load has read the files
-	err     error       // the error of the last renewal
-	renewAt time.Time   // when the next renewal is due
-	renewal *renewal    // the renewal that is running, or nil
-
-	// Used only by the running renewal, without mu. The renewal also reads current without mu, because only a renewal
-	// writes it.
+	// turn holds a value while a renewal runs, so that only one does. Only that renewal uses the fields below. It is
+	// not a mutex, because Close waits for the turn only for some time.
+	turn            chan struct{}
+	current         *Credential // never nil, but empty until Load has read the files
 	ca              part
 	cert            part // this, key and token come from the exec program, if there is one
 	key             part
 	token           part
-	tlsParts        [][]byte // the CA, certificate and key from which current.TLS was made
-	tlsCertificate  string   // the client certificate in current.TLS, in PEM; "" if there is none
-	certDescription string   // of that certificate
+	tlsParts        tlsParts // what current.TLS was made from
+	certDescription string   // of the client certificate in current.TLS
 	problem         error    // the first reason why this renewal had to keep something old
 	isFailing       bool     // a warning was logged because the last renewal had a problem
 }
 
-// renewal makes a credential for all callers that are waiting for one. It continues even if they all give up: if an
-// exec program takes longer than a caller can wait, the next caller gets its credential.
-type renewal struct {
-	*task[*Credential]
-	isForced bool // it reads all files and runs the exec program, even if that was done recently
-}
-
-// close ends the running renewal, and its program. It waits a short time for their end.
-func (a *access) close() {
-	a.end(errors.New("the kubeconfig was closed, because this process is ending"))
-	a.mu.Lock()
-	running := a.renewal
-	a.mu.Unlock()
-	if running == nil {
-		return
-	}
-	// A killed program ends at once, unless its file system hangs.
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	running.wait(ctx)
-}
+// tlsParts are the contents of a CA, a client certificate and its key. Each is in PEM, or "" if there is none.
+type tlsParts struct{ ca, cert, key string }
 
 // isLoading reports whether Load has not read the credential's files yet. Only a renewal may call it.
 func (a *access) isLoading() bool { return a.current.TLS == nil }
 
-// credential implements Config.Credential.
+// credential implements Config.Credential. No timer renews a credential: each request asks for it, and then what is due
+// is renewed. The renewal has a goroutine of its own, and continues if the caller gives up: if an exec program takes
+// longer than a caller can wait, the next caller gets its result.
 func (a *access) credential(ctx context.Context, refused *Credential) (*Credential, error) {
-	for {
-		a.mu.Lock()
-		isRefused := refused != nil && a.current.HasIdentityOf(refused)
-		isDue := !time.Now().Before(a.renewAt)
-		if !isRefused && !isDue {
-			defer a.mu.Unlock()
-			if a.err != nil {
-				return nil, a.err
-			}
-			return a.current, nil
-		}
-		running := a.renewalLocked(isRefused)
-		a.mu.Unlock()
-
-		if err := running.wait(ctx); err != nil {
-			return nil, fmt.Errorf("%s: waiting for a credential: %w", a.source, err)
-		}
-		if !isRefused || running.isForced {
-			return running.value, running.err
-		}
-		// The renewal was not forced, so it may have begun before this call, and have used what the server has refused.
-		// Try again.
-	}
+	return await(ctx, func() (*Credential, error) { return a.renew(refused) }, a.source+": waiting for a credential")
 }
 
-// renewalLocked returns the running renewal. If there is none, it starts one.
-func (a *access) renewalLocked(isForced bool) *renewal {
-	if a.renewal == nil {
-		a.renewal = &renewal{
-			task:     startTask(func() (*Credential, error) { return a.renew(isForced) }),
-			isForced: isForced,
-		}
+// renew waits for its turn. Then it reads the parts that are due, or all if the server has refused the current
+// credential, and makes the result the current credential. If that fails, renew returns the error, and leaves the
+// current credential as it is.
+func (a *access) renew(refused *Credential) (*Credential, error) {
+	a.turn <- struct{}{}
+	defer func() { <-a.turn }()
+	isRefused := refused != nil && a.current.HasIdentityOf(refused)
+	cred, err := a.assemble(isRefused)
+	if err != nil {
+		return nil, err
 	}
-	return a.renewal
-}
-
-// renew reads the parts that are due, or all if isForced, and makes the resulting credential the current one. If that
-// fails, the current credential stays, but callers get the error until the next renewal.
-func (a *access) renew(isForced bool) (*Credential, error) {
-	cred, err := a.assemble(isForced)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err == nil {
-		a.current = cred
-	}
-	a.err = err
-	a.renewAt = a.nextDue()
-	a.renewal = nil
-	return cred, err
-}
-
-// nextDue returns when the next renewal is due.
-func (a *access) nextDue() time.Time {
-	next := time.Now().Add(24 * time.Hour) // if nothing expires earlier
-	for _, p := range a.parts() {
-		if p.file != "" {
-			next = earlier(next, p.rereadAt())
-		}
-	}
-	if a.exec != nil {
-		if due, expires := a.exec.rerunAt(); expires {
-			next = earlier(next, due)
-		}
-	}
-	return next
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
+	a.current = cred
+	return cred, nil
 }
 
 func (a *access) parts() []*part { return []*part{&a.ca, &a.cert, &a.key, &a.token} }
 
-// assemble reads the parts that are due, or all if isForced, and returns a credential made of all parts. If nothing has
-// changed, that is the current credential. If a part cannot be renewed, but has been read before, assemble uses the
-// earlier content, and logs a warning.
-func (a *access) assemble(isForced bool) (*Credential, error) {
+// assemble reads the parts that are due, or all if the current credential isRefused, and returns a credential made of
+// all parts. If nothing has changed, that is the current credential. If a part cannot be renewed, but has been read
+// before, assemble uses the earlier content, and logs a warning when that begins.
+func (a *access) assemble(isRefused bool) (*Credential, error) {
 	a.problem = nil
-	a.readParts(isForced) // before the program runs, because the program may get the CA
-	if err := a.renewFromProgram(isForced); err != nil {
+	a.readParts(isRefused) // before the program runs, because the program may get the CA
+	if err := a.renewFromProgram(isRefused); err != nil {
 		return nil, err
 	}
 	for _, p := range a.parts() {
@@ -242,18 +170,18 @@ func (a *access) assemble(isForced bool) (*Credential, error) {
 		Token:       token,
 		TLS:         config,
 		Tried:       a.describe(token, tokenSource),
-		certificate: a.tlsCertificate,
+		certificate: a.tlsParts.cert,
 	}, nil
 }
 
 // renewFromProgram takes token, certificate and key from the exec program, if there is one. It fails if the program
 // fails, and the credential of an earlier run is missing or has expired. It does not run the program for Load: a
 // program that fails then may succeed when the first request is sent.
-func (a *access) renewFromProgram(isForced bool) error {
+func (a *access) renewFromProgram(isRefused bool) error {
 	if a.exec == nil || a.isLoading() {
 		return nil
 	}
-	got, err := a.runProgram(isForced)
+	got, err := a.runProgram(isRefused)
 	if err != nil && !got.isGood() {
 		return fmt.Errorf("%s: %w", a.source, err)
 	}
@@ -266,34 +194,29 @@ func (a *access) renewFromProgram(isForced bool) error {
 
 // checkToken returns an error if a token cannot be sent in a header.
 func checkToken(token []byte) error {
-	if len(bytes.Fields(token)) > 1 {
-		return errors.New("has more than one line, or contains a space")
-	}
-	if bytes.ContainsFunc(bytes.TrimSpace(token), unicode.IsControl) {
-		return errors.New("contains a control character")
+	isOdd := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
+	if bytes.ContainsFunc(bytes.TrimSpace(token), isOdd) {
+		return errors.New("has more than one line, or contains a space or a control character")
 	}
 	return nil
 }
 
-// readParts reads the files that are due, or all if isForced. It reads them at the same time, so that it takes no
+// readParts reads the files that are due, or all if isRefused. It reads them at the same time, so that it takes no
 // longer than one file may take.
-func (a *access) readParts(isForced bool) {
+func (a *access) readParts(isRefused bool) {
 	limit := rereadTimeout
 	if a.isLoading() {
 		limit = fileTimeout
 	}
-	ctx, cancel := inTime(a.alive, limit)
-	defer cancel()
+	var readings sync.WaitGroup
 	for _, p := range a.parts() {
-		p.startReading(isForced)
+		readings.Go(func() { p.read(a.alive, limit, isRefused) })
 	}
-	for _, p := range a.parts() {
-		p.endReading(ctx)
-	}
+	readings.Wait()
 }
 
 // runProgram returns the newest result of the exec program. If that takes long, it logs that it is waiting.
-func (a *access) runProgram(isForced bool) (*execStatus, error) {
+func (a *access) runProgram(isRefused bool) (*execStatus, error) {
 	if a.exec.cluster != nil {
 		a.exec.cluster.CertificateAuthorityData = a.ca.data
 	}
@@ -301,10 +224,10 @@ func (a *access) runProgram(isForced bool) (*execStatus, error) {
 		a.log.Info("still waiting for a credential", "program", a.exec.command, "limit", a.exec.timeout)
 	})
 	defer slow.Stop()
-	return a.exec.newest(a.alive, isForced)
+	return a.exec.newest(a.alive, isRefused)
 }
 
-// logProblem logs when renewals begin to fail, and when they succeed again. It logs nothing about a renewal that close
+// logProblem logs when renewals begin to fail, and when they succeed again. It logs nothing about a renewal that Close
 // has ended.
 func (a *access) logProblem() {
 	if a.alive.Err() != nil {
@@ -338,11 +261,11 @@ func (a *access) describe(token, tokenSource string) string {
 // If they cannot be used, for example because only one of two files has been replaced yet, the current configuration
 // and all that is known about it stay. Without a current configuration, renewTLS returns an error.
 func (a *access) renewTLS() (*tls.Config, error) {
-	parts := [][]byte{a.ca.data, a.cert.data, a.key.data}
-	if slices.EqualFunc(parts, a.tlsParts, bytes.Equal) {
+	parts := tlsParts{string(a.ca.data), string(a.cert.data), string(a.key.data)}
+	if parts == a.tlsParts && !a.isLoading() {
 		return a.current.TLS, nil
 	}
-	next, certDescription, err := a.newTLS()
+	next, err := a.newTLS()
 	if err != nil && a.isLoading() {
 		return nil, fmt.Errorf("%s: %w", a.source, err)
 	}
@@ -351,14 +274,12 @@ func (a *access) renewTLS() (*tls.Config, error) {
 		return a.current.TLS, nil
 	}
 	a.tlsParts = parts
-	a.tlsCertificate = string(a.cert.data)
-	a.certDescription = certDescription
 	return next, nil
 }
 
-// newTLS makes a TLS configuration from the CA, the certificate and the key. certDescription describes the certificate.
-func (a *access) newTLS() (config *tls.Config, certDescription string, err error) {
-	config = &tls.Config{
+// newTLS makes a TLS configuration from the CA, the certificate and the key, and describes the certificate.
+func (a *access) newTLS() (*tls.Config, error) {
+	config := &tls.Config{
 		MinVersion:         tls.VersionTLS12,
 		ServerName:         a.serverName,
 		InsecureSkipVerify: a.insecure,
@@ -366,26 +287,24 @@ func (a *access) newTLS() (config *tls.Config, certDescription string, err error
 	if len(a.ca.data) > 0 {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(a.ca.data) {
-			return nil, "", fmt.Errorf("there is no certificate in %s", &a.ca)
+			return nil, fmt.Errorf("there is no certificate in %s", &a.ca)
 		}
 	}
 	if len(a.cert.data) == 0 {
-		return config, "", nil
+		a.certDescription = ""
+		return config, nil
 	}
 	pair, err := tls.X509KeyPair(a.cert.data, a.key.data)
 	if err != nil {
-		return nil, "", fmt.Errorf("%s and %s: %w", &a.cert, &a.key, err)
+		return nil, fmt.Errorf("%s and %s: %w", &a.cert, &a.key, err)
 	}
 	// Like kubectl, present the certificate even if the server does not list its CA.
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
-	return config, a.describeCertificate(pair), nil
-}
-
-// describeCertificate describes a client certificate. It logs a warning if the certificate has expired.
-func (a *access) describeCertificate(pair tls.Certificate) string {
 	expires := pair.Leaf.NotAfter
 	if time.Now().After(expires) {
 		a.log.Warn("the client certificate has expired: renew it", "from", a.cert.String(), "expired", expires)
 	}
-	return fmt.Sprintf("the client certificate of %s, valid until %s", pair.Leaf.Subject, expires.Format(time.RFC3339))
+	a.certDescription = fmt.Sprintf("the client certificate of %s, valid until %s",
+		pair.Leaf.Subject, expires.Format(time.RFC3339))
+	return config, nil
 }

@@ -1,6 +1,7 @@
 package kubeconfig
 
 import (
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,22 +16,16 @@ import (
 func TestRefusedCredentialIsReadAgainDuringARenewal(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		cfg := loadTokenFile(t, dir)
-		defer cfg.Close()
+		cfg := loadTokenFile(t, dir, io.Discard)
 		a := cfg.access
-		refused := a.current
-		finish := make(chan struct{})
-		a.renewal = &renewal{task: startTask(func() (*Credential, error) {
-			<-finish
-			return a.renew(false)
-		})}
-		testkit.WriteFiles(t, dir, map[string]string{"token": "two"})
-		var callers []*task[*Credential]
+		a.turn <- struct{}{} // A renewal is running.
+		var callers []*call[*Credential]
 		for range 3 {
-			callers = append(callers, startTask(func() (*Credential, error) { return cfg.Credential(t.Context(), refused) }))
+			callers = append(callers, beginCredential(t.Context(), cfg, a.current))
 		}
 		synctest.Wait()
-		close(finish)
+		testkit.WriteFiles(t, dir, map[string]string{"token": "two"})
+		<-a.turn
 		for _, c := range callers {
 			wantTokenOf(t, c, "two")
 		}
@@ -46,11 +41,7 @@ func TestRefusedTokenIsReadAgainAfterTheCAHasChanged(t *testing.T) {
 		config := fakekube.Kubeconfig("https://h", nil, "tokenFile: token")
 		config = strings.Replace(config, "certificate-authority-data: ", "certificate-authority: ca.crt", 1)
 		testkit.WriteFiles(t, dir, map[string]string{"config": config, "token": "one", "ca.crt": string(first)})
-		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cfg.Close()
+		cfg := mustLoad(t, dir+"/config", io.Discard)
 		sent := mustCredential(t, cfg)
 		testkit.WriteFiles(t, dir, map[string]string{"token": "two", "ca.crt": string(second)})
 		testkit.Pass(2 * time.Second)
@@ -78,11 +69,7 @@ func TestAnotherCertificateIsAnotherIdentity(t *testing.T) {
 		config := fakekube.Kubeconfig("https://h", nil, "client-certificate: tls.crt\n    client-key: tls.key")
 		testkit.WriteFiles(t, dir, map[string]string{"config": config})
 		swap()
-		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cfg.Close()
+		cfg := mustLoad(t, dir+"/config", io.Discard)
 		refused := mustCredential(t, cfg)
 		swap()
 		fresh, err := cfg.Credential(t.Context(), refused)
@@ -100,11 +87,7 @@ func TestUnusableCAIsWarnedOfUntilThereIsAnother(t *testing.T) {
 		config = strings.Replace(config, "certificate-authority-data: ", "certificate-authority: ca.crt", 1)
 		testkit.WriteFiles(t, dir, map[string]string{"config": config, "ca.crt": string(ca)})
 		log := &testkit.Buffer{}
-		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv, Log: logTo(log)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cfg.Close()
+		cfg := mustLoad(t, dir+"/config", log)
 		renewals := func() {
 			for range 3 {
 				testkit.Pass(2 * time.Second)
@@ -130,10 +113,7 @@ func TestRenewalDuringCloseLogsNothing(t *testing.T) {
 	})
 	for range 20 { // because a reading may be done at once
 		log := &testkit.Buffer{}
-		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv, Log: logTo(log)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg := mustLoad(t, dir+"/config", log)
 		cfg.Close()
 		cfg.Credential(t.Context(), cfg.access.current)
 		if log.String() != "" {
@@ -147,9 +127,9 @@ func TestTokenThatFitsNoHeaderIsRefused(t *testing.T) {
 	testkit.WriteFiles(t, dir, map[string]string{"lines": "a\nb", "control": "a\x01b"})
 	rows := []struct{ name, user, want string }{
 		{"two words in the kubeconfig", `token: "a b"`, "has more than one line, or contains a space"},
-		{"a control character in the kubeconfig", `token: "a\x01b"`, "contains a control character"},
+		{"a control character in the kubeconfig", `token: "a\x01b"`, "contains a space or a control character"},
 		{"two lines in a file", "tokenFile: " + dir + "/lines", "lines has more than one line, or contains a space"},
-		{"a control character in a file", "tokenFile: " + dir + "/control", "control contains a control character"},
+		{"a control character in a file", "tokenFile: " + dir + "/control", "control has more than one line, or contains a space or a control"},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {

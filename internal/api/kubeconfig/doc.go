@@ -6,6 +6,11 @@
 // intervals, and after the server has refused the credential. It runs an exec program again when the credential expires
 // or is refused.
 //
+// Who asks, and when: kube.Client calls Config.Credential before each request, and nothing asks on a timer. So a file
+// is read only when a request needs it, and a program runs only once its last credential has ended. After a 401, the
+// Client calls once more, with the credential that was refused, and everything is renewed. A renewal (access.renew,
+// part.read, execPlugin.newest) outlives a caller who gives up: the next one gets its result.
+//
 // The package refuses a kubeconfig that it does not fully support. The error names the file, the field, and what to do.
 // The package sends no requests, and puts no secret into an error or a log line. It stops waiting for a file system
 // that hangs.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -55,8 +56,10 @@ func TestBadExecAnswersAreErrors(t *testing.T) {
 		credentialV1(fakekube.Object{"token": 1}):      "cannot unmarshal number",
 		credentialV1(fakekube.Object{"expirationTimestamp": strings.Repeat("7", 5000)}): "it printed are not an " +
 			`ExecCredential: parsing time "777`,
-		credentialV1(fakekube.Object{"token": "s3cret\nx"}):               "printed a token that has more than one line",
-		credentialV1(fakekube.Object{"token": "s3cret\x01"}):              "printed a token that contains a control character",
+		credentialV1(fakekube.Object{"token": "s3cret\nx"}): "printed a token that has more than one line",
+
+		credentialV1(fakekube.Object{"token": "s3cret\x01"}): "printed a token that has more than one line",
+
 		credentialV1(fakekube.Object{"clientCertificateData": "s3cret"}):  noPair,
 		credentialV1(fakekube.Object{"token": "x", "clientKeyData": "y"}): noPair,
 		credentialV1(fakekube.Object{"clientCertificateData": "s3cret", "clientKeyData": "s3cret"}): "printed " +
@@ -103,20 +106,17 @@ func TestExecProgramMayLeaveAChildRunning(t *testing.T) {
 	testkit.WantEqual(t, "token", got.Token, "good")
 
 	// The agent answers and ends. One that has been killed may still be there for a moment, but does not answer.
-	asked := startTask(func() ([]byte, error) {
+	asked := begin(func() ([]byte, error) {
 		go os.WriteFile(question, []byte("ping"), 0)
 		return os.ReadFile(reply)
 	})
-	within, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	if err := asked.wait(within); err != nil || string(asked.value) != "ping" {
-		t.Error("the agent is not there any more")
-	}
+	asked.wait(t, "an answer of the agent")
+	testkit.WantEqual(t, "the agent's answer", string(asked.value), "ping")
 }
 
 // familyProgram writes an exec program to a directory, and a kubeconfig that names it. The program starts a child, and
 // the child another one, which hangs. Then it does what the shell command says. All three hold a pipe.
-func familyProgram(t *testing.T, then string) (dir string, pipe *task[string]) {
+func familyProgram(t *testing.T, then string) (dir string, pipe *call[string]) {
 	t.Helper()
 	dir = t.TempDir()
 	if err := syscall.Mkfifo(dir+"/pipe", 0o600); err != nil {
@@ -128,7 +128,7 @@ func familyProgram(t *testing.T, then string) (dir string, pipe *task[string]) {
 		"program": program,
 	})
 	os.Chmod(dir+"/program", 0o700)
-	pipe = startTask(func() (string, error) {
+	pipe = begin(func() (string, error) {
 		text, err := os.ReadFile(dir + "/pipe")
 		return string(text), err
 	})
@@ -136,13 +136,9 @@ func familyProgram(t *testing.T, then string) (dir string, pipe *task[string]) {
 }
 
 // wantFamilyDead fails the test unless no process holds the pipe any more.
-func wantFamilyDead(t *testing.T, pipe *task[string]) {
+func wantFamilyDead(t *testing.T, pipe *call[string]) {
 	t.Helper()
-	within, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	if err := pipe.wait(within); err != nil {
-		t.Fatal("children of the program are still there")
-	}
+	pipe.wait(t, "the end of the program's children")
 	testkit.WantEqual(t, "what the program wrote to the pipe", pipe.value, "begun\n")
 }
 
@@ -172,15 +168,12 @@ func TestCloseEndsTheChildrenOfTheExecProgram(t *testing.T) {
 	if err := syscall.Mkfifo(dir+"/program.begun", 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv})
-	if err != nil {
-		t.Fatal(err)
-	}
-	waiting := startTask(func() (*Credential, error) { return cfg.Credential(t.Context(), nil) })
+	cfg := mustLoad(t, dir+"/config", io.Discard)
+	waiting := beginCredential(t.Context(), cfg, nil)
 	os.ReadFile(dir + "/program.begun")
 	cfg.Close()
 	wantFamilyDead(t, pipe)
-	waiting.wait(t.Context())
+	waiting.wait(t, "Credential after Close")
 	testkit.WantError(t, "the caller that waited", waiting.err, "the kubeconfig was closed")
 }
 
@@ -221,11 +214,7 @@ func slowProgram(t *testing.T) (cfg *Config, started, carryOn, runs string) {
 		"program": fmt.Sprintf("#!/bin/sh\necho run >>%s\necho $$ >%s\nexec cat %s\n", runs, started, carryOn),
 	})
 	os.Chmod(dir+"/program", 0o700)
-	cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cfg.Close)
+	cfg = mustLoad(t, dir+"/config", io.Discard)
 	return cfg, started, carryOn, runs
 }
 
@@ -234,17 +223,13 @@ var errGone = errors.New("the caller is gone")
 
 func TestEachCallerWaitsForTheExecProgramAsLongAsItCan(t *testing.T) {
 	cfg, started, carryOn, runs := slowProgram(t)
-	patient := startTask(func() (*Credential, error) { return cfg.Credential(t.Context(), nil) })
+	patient := beginCredential(t.Context(), cfg, nil)
 	os.ReadFile(started)
 	for range 2 {
 		gone, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errGone)
 		defer cancel()
-		hurried := startTask(func() (*Credential, error) { return cfg.Credential(gone, nil) })
-		within, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		if err := hurried.wait(within); err != nil {
-			t.Fatal("a caller waits longer than it can")
-		}
+		hurried := beginCredential(gone, cfg, nil)
+		hurried.wait(t, "a caller that can wait 20 ms")
 		testkit.WantError(t, "a caller that could not wait", hurried.err, "waiting for a credential")
 		if !errors.Is(hurried.err, errGone) {
 			t.Errorf("a caller that could not wait: got the error %v, want one that wraps %v", hurried.err, errGone)
@@ -270,11 +255,7 @@ func TestGoodExecCredentialSurvivesAFailedRun(t *testing.T) {
 		expires := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
 		status := fakekube.Object{"token": "good", "expirationTimestamp": expires}
 		testkit.WriteFiles(t, dir, map[string]string{"answer": credentialV1(status)})
-		cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv, Log: logTo(log)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cfg.Close()
+		cfg := mustLoad(t, dir+"/config", log)
 		good := mustCredential(t, cfg)
 		testkit.WantEqual(t, "token", good.Token, "good")
 		os.Remove(dir + "/answer")
@@ -309,7 +290,7 @@ func TestAbandonedExecProgramServesTheNextCaller(t *testing.T) {
 
 func TestCloseEndsTheExecProgram(t *testing.T) {
 	cfg, started, carryOn, runs := slowProgram(t)
-	waiting := startTask(func() (*Credential, error) { return cfg.Credential(t.Context(), nil) })
+	waiting := beginCredential(t.Context(), cfg, nil)
 	text, _ := os.ReadFile(started)
 	pid, _ := strconv.Atoi(strings.TrimSpace(string(text)))
 	cfg.Close()
@@ -317,7 +298,7 @@ func TestCloseEndsTheExecProgram(t *testing.T) {
 		os.WriteFile(carryOn, nil, 0) // ends it
 		t.Fatalf("the program, %d, is still there: %v", pid, err)
 	}
-	waiting.wait(t.Context())
+	waiting.wait(t, "Credential after Close")
 	testkit.WantError(t, "the caller that waited", waiting.err, "the kubeconfig was closed")
 	_, err := cfg.Credential(t.Context(), nil)
 	testkit.WantError(t, "Credential after Close", err, "the kubeconfig was closed")
@@ -366,11 +347,7 @@ func TestRelativeExecCommandIsNotLookedUpInPath(t *testing.T) {
 // clustersPassed returns the cluster that an exec program got in each of its runs. It is nil for a run without one.
 func clustersPassed(t *testing.T, dir, version string) (clusters []fakekube.Object) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "runs"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(testkit.ReadFile(t, filepath.Join(dir, "runs"))) {
 		var info struct {
 			APIVersion, Kind string
 			Spec             struct {

@@ -43,7 +43,7 @@ const (
 	closeTimeout    = time.Second     // for a program to end after it has been killed
 )
 
-// Options say where Load looks for a cluster. Only Getenv is required.
+// Options say where Load looks for a cluster. Only Names and Getenv are required.
 type Options struct {
 	// Kubeconfig is a file. If it is "", Load looks elsewhere.
 	Kubeconfig string
@@ -69,17 +69,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// OptionNames are the names of options for error messages, such as the flag "-context". The default of each is the name
-// of the field in Options.
+// OptionNames are the names of options for error messages, such as the flag "-context".
 type OptionNames struct{ Kubeconfig, Context, Master string }
-
-func (n OptionNames) orDefaults() OptionNames {
-	return OptionNames{
-		Kubeconfig: cmp.Or(n.Kubeconfig, "Kubeconfig"),
-		Context:    cmp.Or(n.Context, "Context"),
-		Master:     cmp.Or(n.Master, "Master"),
-	}
-}
 
 // Load finds the cluster, in this order: in the kubeconfig of the options, in $KUBECONFIG, in the service account of
 // this pod, in ~/.kube/config. It stops reading files when ctx ends. It looks up an exec program, but does not run it:
@@ -88,26 +79,17 @@ func Load(ctx context.Context, o Options) (*Config, error) {
 	a := &access{
 		log:    cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
 		master: o.Master,
-		names:  o.Names.orDefaults(),
+		names:  o.Names,
 	}
 	if err := a.find(ctx, o); err != nil {
 		return nil, err
 	}
 	if o.Master != "" {
-		a.replaceServer(o.Master)
+		a.server = o.Master
+		a.serverName = "" // it belongs to the replaced address; kubectl --server drops it, too
+		a.source = strings.TrimSuffix(a.names.Master+", "+a.source, ", ")
 	}
 	return a.newConfig(ctx)
-}
-
-// replaceServer replaces the address that was found, if any.
-func (a *access) replaceServer(address string) {
-	a.server = address
-	a.serverName = "" // it belongs to the replaced address; kubectl --server drops it, too
-	if a.source == "" {
-		a.source = a.names.Master
-	} else {
-		a.source = a.names.Master + ", " + a.source
-	}
 }
 
 // find is the first half of Load: it finds the cluster and the user, and reads what the kubeconfig says about them.
@@ -169,21 +151,16 @@ func (a *access) findServiceAccount(ctx context.Context, o Options) error {
 	if _, err := within(ctx, fileTimeout, filepath.Join(dir, "token"), os.Stat); err != nil {
 		return err
 	}
-	a.useServiceAccount(dir, net.JoinHostPort(host, port))
-	return nil
-}
-
-// useServiceAccount uses the credential that the kubelet has put into a directory, for the API server at an address.
-func (a *access) useServiceAccount(dir, address string) {
 	a.source = "the pod's service account"
 	a.isInPod = true
-	a.server = "https://" + address
+	a.server = "https://" + net.JoinHostPort(host, port)
 	if a.isPlainHTTP() {
 		a.isCredentialWithheld = true
-		return
+		return nil
 	}
 	a.ca = part{field: "certificate", file: filepath.Join(dir, "ca.crt"), maxAge: maxCertAge}
 	a.token = part{field: "token", file: filepath.Join(dir, "token"), maxAge: maxTokenAge, check: checkToken}
+	return nil
 }
 
 // homeKubeconfig returns the name of the file ~/.kube/config. The error says why there is none.
@@ -220,15 +197,17 @@ func (a *access) newConfig(ctx context.Context) (*Config, error) {
 	a.logWarnings(server)
 
 	a.alive, a.end = context.WithCancelCause(context.Background())
+	a.turn = make(chan struct{}, 1)
 	a.current = &Credential{}
+	c := &Config{Source: a.source, Server: server, Proxy: proxy, Credential: a.credential, access: a}
 	if err := a.prepareCredential(ctx); err != nil {
-		a.close()
+		c.Close()
 		return nil, err
 	}
-	return &Config{Source: a.source, Server: server, Proxy: proxy, Credential: a.credential, access: a}, nil
+	return c, nil
 }
 
-// prepareCredential reads the files of the credential, and looks up the exec program.
+// prepareCredential reads the files of the credential, looks up the exec program, and prepares what it is told.
 func (a *access) prepareCredential(ctx context.Context) error {
 	if _, err := a.credential(ctx, nil); err != nil {
 		return err
@@ -237,13 +216,15 @@ func (a *access) prepareCredential(ctx context.Context) error {
 	if a.exec == nil {
 		return nil
 	}
-	if err := a.exec.check(); err != nil {
-		return fmt.Errorf("%s: %w", a.source, err)
-	}
 	if err := a.exec.lookUp(ctx); err != nil {
 		return fmt.Errorf("%s: %w", a.source, err)
 	}
-	a.completeClusterInfo()
+	if cluster := a.exec.cluster; cluster != nil {
+		cluster.Server = a.server
+		cluster.TLSServerName = a.serverName
+		cluster.InsecureSkipTLSVerify = a.insecure
+		cluster.ProxyURL = a.proxy
+	}
 	return nil
 }
 
@@ -256,24 +237,12 @@ func (a *access) serverURL() (*url.URL, error) {
 		a.server = "https://" + a.server
 	}
 	u, err := url.Parse(a.server)
-	if err != nil {
-		return nil, a.addressError("", "")
-	}
-	isHTTP := u.Scheme == "https" || u.Scheme == "http"
-	hasMore := u.RawQuery != "" || u.User != nil
-	if !isHTTP || u.Host == "" || hasMore {
-		return nil, a.addressError(u.Scheme, u.Host)
+	isURL := err == nil && (u.Scheme == "https" || u.Scheme == "http") && u.Host != ""
+	if !isURL || u.RawQuery != "" || u.User != nil {
+		// It may contain a secret, so quote nothing.
+		return nil, fmt.Errorf("%s: the server's address must be https://HOST[:PORT][/PATH]", a.source)
 	}
 	return u, nil
-}
-
-// addressError is the error for an address that cannot be used. It quotes only these parts of the address, because the
-// others may be a secret.
-func (a *access) addressError(scheme, host string) error {
-	if scheme == "" && host == "" {
-		return fmt.Errorf("%s: the server's address is not a valid URL: it must be https://HOST[:PORT][/PATH]", a.source)
-	}
-	return fmt.Errorf("%s: the server's address (%s://%s) must be https://HOST[:PORT][/PATH]", a.source, scheme, host)
 }
 
 // proxyFunc returns a function for Config.Proxy. It uses the proxy of the kubeconfig or, if there is none, the
@@ -309,25 +278,13 @@ func (a *access) logWarnings(server *url.URL) {
 	}
 }
 
-// completeClusterInfo adds the cluster's address to the input of the exec program, if the kubeconfig asks for that.
-func (a *access) completeClusterInfo() {
-	cluster := a.exec.cluster
-	if cluster == nil {
-		return
-	}
-	cluster.Server = a.server
-	cluster.TLSServerName = a.serverName
-	cluster.InsecureSkipTLSVerify = a.insecure
-	cluster.ProxyURL = a.proxy
-}
-
 // warnAboutReadableFiles logs a warning for each file that contains a secret, and that every user of this machine can
 // read.
 func (a *access) warnAboutReadableFiles(ctx context.Context) {
 	if a.isInPod || runtime.GOOS == "windows" {
 		return // users cannot change the mode of the kubelet's files, and Windows has no such mode
 	}
-	for _, secret := range []part{a.key, a.token} {
+	for _, secret := range []*part{&a.key, &a.token} {
 		file := cmp.Or(secret.file, secret.kubeconfig)
 		if !secret.isGiven() || file == "" {
 			continue

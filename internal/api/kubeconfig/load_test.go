@@ -277,22 +277,6 @@ func TestNoHomeIsNotTheWorkingDirectory(t *testing.T) {
 	testkit.WantEqual(t, "source with only -master", cfg.Source, "-master")
 }
 
-func TestErrorsUseTheCallersNamesOfOptions(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		names OptionNames
-		want  string
-	}{
-		{"flags", flagNames, "no cluster found: give -kubeconfig or -master, or set"},
-		{"fields", OptionNames{}, "no cluster found: give Kubeconfig or Master, or set"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			_, err := Load(t.Context(), Options{Names: c.names, ServiceAccount: t.TempDir(), Getenv: noEnv})
-			testkit.WantError(t, "Load", err, c.want)
-		})
-	}
-}
-
 func TestMasterIsEnoughForAnEmptyKubeconfig(t *testing.T) {
 	for _, config := range []string{"", "apiVersion: v1\nkind: Config\nclusters: []\n"} {
 		const master = "http://127.0.0.1:8001"
@@ -455,9 +439,7 @@ func TestPartGivenTwiceIsRefused(t *testing.T) {
 			"client-certificate is given twice, also as client-certificate-data: remove one of them",
 		"client-certificate-data: YQ==, client-key: f, client-key-data: YQ==": place +
 			"client-key is given twice, also as client-key-data: remove one of them",
-		// A key without a certificate is unused. With both token and tokenFile, the file renews the token.
-		"client-key: f, client-key-data: YQ==": "",
-		"token: t, tokenFile: f":               "",
+		"token: t, tokenFile: f": "", // The file renews the token.
 	} {
 		config := fakekube.Kubeconfig("https://h", nil, "{"+fields+"}")
 		_, err := load(t, map[string]string{"config": config, "f": "x"}, Options{Kubeconfig: "config"}, nil)
@@ -484,8 +466,8 @@ func TestDuplicateExecExtensionIsRefused(t *testing.T) {
 
 func TestServerAddressIsCheckedBeforeFilesAreRead(t *testing.T) {
 	for want, config := range map[string]string{
-		"must be https://HOST":                    fakekube.Kubeconfig("https://h?x=y", nil, "token: t"),
-		"the server's address is not a valid URL": fakekube.Kubeconfig("https://h:port", nil, "token: t"),
+		"must be https://HOST":                  fakekube.Kubeconfig("https://h?x=y", nil, "token: t"),
+		"the server's address must be https://": fakekube.Kubeconfig("https://h:port", nil, "token: t"),
 	} {
 		config = strings.Replace(config, "authority-data: ", "authority: is-not-there", 1)
 		_, err := loadText(t, config)
@@ -497,8 +479,6 @@ func TestUnsupportedFieldMayBeEmpty(t *testing.T) {
 	for user, isGood := range map[string]bool{
 		"token: t\n    password:":           true,
 		`{token: t, password: ""}`:          true,
-		"{token: t, as-groups: []}":         true,
-		"{token: t, as-user-extra: {}}":     true,
 		"{token: t, as-groups: [a]}":        false,
 		`{token: t, password: "[]"}`:        false,
 		"{token: t, as: false}":             false,
@@ -512,5 +492,19 @@ func TestUnsupportedFieldMayBeEmpty(t *testing.T) {
 		if err == nil {
 			cfg.Close()
 		}
+	}
+}
+
+func TestTokenAndCertificatePrecedeAProgram(t *testing.T) {
+	cert, key := fakekube.NewAuthority("CA").Issue("me", nil)
+	for _, user := range []string{"token: t", "tokenFile: token", "client-certificate: tls.crt\n    client-key: tls.key"} {
+		files := map[string]string{
+			"config":  fakekube.Kubeconfig("https://h", nil, user+"\n    exec: {command: is-not-there}"),
+			"token":   "t",
+			"tls.crt": string(cert),
+			"tls.key": string(key),
+		}
+		_, err := load(t, files, Options{Kubeconfig: "config"}, nil)
+		testkit.WantError(t, user, err, "")
 	}
 }

@@ -32,22 +32,6 @@ func (n node) addFault(format string, args ...any) {
 
 func (n node) String() string { return n.file + ": " + cmp.Or(n.place, "this") }
 
-// isEmpty reports whether the value is missing, or empty.
-func (n node) isEmpty() bool {
-	switch value := n.value.(type) {
-	case nil:
-		return true
-	case string:
-		return value == ""
-	case []any:
-		return len(value) == 0
-	case map[string]any:
-		return len(value) == 0
-	default:
-		return false
-	}
-}
-
 // as returns the value of a node. If there is a value, it must be of type T. wanted describes T in the error.
 func as[T any](n node, wanted string) T {
 	value, isT := n.value.(T)
@@ -110,8 +94,13 @@ func (n node) extension(name string) any {
 }
 
 // part reads a part of a credential: its content from the field NAME-data, or else its file's name from the field NAME.
+// It refuses both, as kubectl does.
 func (n node) part(name string) part {
+	file := n.at(name)
 	data := n.at(name + "-data")
+	if file.text() != "" && data.text() != "" {
+		file.addFault("is given twice, also as %s-data: remove one of them", name)
+	}
 	decoded, err := base64.StdEncoding.DecodeString(data.text())
 	if err != nil {
 		data.addFault("is not valid base64")
@@ -119,14 +108,5 @@ func (n node) part(name string) part {
 	if len(decoded) > 0 {
 		return part{field: name + "-data", data: decoded, kubeconfig: n.file}
 	}
-	return part{field: name, file: n.at(name).path(), maxAge: maxCertAge}
-}
-
-// refuseBoth adds a fault if a part is given both as a file and as data. kubectl refuses that, too.
-func (n node) refuseBoth(name string) {
-	file := n.at(name)
-	data := n.at(name + "-data")
-	if file.text() != "" && data.text() != "" {
-		file.addFault("is given twice, also as %s-data: remove one of them", name)
-	}
+	return part{field: name, file: file.path(), maxAge: maxCertAge}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,9 +27,7 @@ type part struct {
 	readAt time.Time // when the file was last read, with or without success
 	err    error     // of the last reading
 
-	// The reading that is running.
-	reading   *task[[]byte] // nil if there is none
-	isHanging bool          // it has taken too long, so endReading does not wait for it any more
+	isReading atomic.Bool // a reading is running; it may be one that hangs, for which nobody waits any more
 }
 
 // isGiven reports whether the part has data, or a file to read it from.
@@ -36,51 +35,28 @@ func (p *part) isGiven() bool { return p.file != "" || len(p.data) > 0 }
 
 func (p *part) String() string { return strings.TrimSpace(p.field + " " + p.file) }
 
-// rereadAt returns when to look at the file again. A hanging reading is due at any time, because it costs nothing to
-// see whether it is done.
-func (p *part) rereadAt() time.Time {
-	if p.isHanging {
-		return p.readAt
-	}
-	return p.readAt.Add(p.maxAge)
-}
-
-// startReading starts to read the file, if that is due or isForced. It starts only one reading at a time: if one hangs,
-// the next would hang as well.
-func (p *part) startReading(isForced bool) {
-	isOutdated := isForced && p.reading != nil && p.reading.isDone()
-	if isOutdated {
-		p.reading = nil // it may have read the content that the server has refused
-		p.isHanging = false
-	}
-	isDue := isForced || !time.Now().Before(p.rereadAt())
-	if p.file == "" || p.reading != nil || !isDue {
+// read reads the file, if that is due or isRefused. If that fails, or takes longer than the limit, the part keeps its
+// data. While an earlier reading hangs, read does nothing: another one would hang as well. As soon as it has ended, the
+// next one is due.
+func (p *part) read(ctx context.Context, limit time.Duration, isRefused bool) {
+	isDue := isRefused || time.Since(p.readAt) >= p.maxAge || errors.Is(p.err, errNotInTime)
+	if p.file == "" || !isDue || p.isReading.Load() {
 		return
 	}
-	file := p.file
-	p.reading = startTask(func() ([]byte, error) { return readRegular(file) })
-}
-
-// endReading waits for the reading until ctx ends, and takes its result. If it fails, the part keeps its data.
-func (p *part) endReading(ctx context.Context) {
-	if p.reading == nil {
-		return
+	p.isReading.Store(true)
+	data, err := within(ctx, limit, p.file, func(file string) ([]byte, error) {
+		defer p.isReading.Store(false)
+		return readRegular(file)
+	})
+	if err == nil && len(bytes.TrimSpace(data)) == 0 {
+		err = fmt.Errorf("%s is empty", p.file)
 	}
-	if p.isHanging && !p.reading.isDone() {
-		return
+	if err == nil && p.check != nil {
+		if fault := p.check(data); fault != nil {
+			err = fmt.Errorf("%s %w", p.file, fault)
+		}
 	}
 	p.readAt = time.Now()
-	if err := p.reading.wait(ctx); err != nil {
-		p.isHanging = true
-		p.err = fmt.Errorf("%s: %w", p.file, err)
-		return
-	}
-	data, err := p.reading.value, p.reading.err
-	p.reading = nil
-	p.isHanging = false
-	if err == nil {
-		err = p.checkFile(data)
-	}
 	p.err = err
 	if err == nil {
 		p.data = data
@@ -88,38 +64,33 @@ func (p *part) endReading(ctx context.Context) {
 	}
 }
 
-// checkFile returns an error if the file's content cannot be used.
-func (p *part) checkFile(data []byte) error {
-	if len(bytes.TrimSpace(data)) == 0 {
-		return fmt.Errorf("%s is empty", p.file)
-	}
-	if p.check == nil {
-		return nil
-	}
-	if err := p.check(data); err != nil {
-		return fmt.Errorf("%s %w", p.file, err)
-	}
-	return nil
-}
-
 // errNotInTime is the error for a file whose file system does not answer, or for a pipe without a writer. The functions
 // that open or read a file take no context. Therefore each runs in a goroutine, which is abandoned if it hangs.
 var errNotInTime = errors.New("it could not be read in time")
 
-// inTime returns a context that ends with ctx, or after a limit with errNotInTime.
-func inTime(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w (%v)", errNotInTime, limit))
-}
-
 // within calls f with a file, and returns its results. It fails if f takes longer than the limit, or if ctx ends.
 func within[T any](ctx context.Context, limit time.Duration, file string, f func(file string) (T, error)) (T, error) {
-	ctx, cancel := inTime(ctx, limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w (%v)", errNotInTime, limit))
 	defer cancel()
-	call := startTask(func() (T, error) { return f(file) })
-	if err := call.wait(ctx); err != nil {
-		return *new(T), fmt.Errorf("%s: %w", file, err)
+	return await(ctx, func() (T, error) { return f(file) }, file)
+}
+
+// await calls f, and returns its results. If ctx ends first, it does not wait any longer, and its error begins with
+// what was awaited.
+func await[T any](ctx context.Context, f func() (T, error), what string) (T, error) {
+	var value T
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		value, err = f()
+	}()
+	select {
+	case <-done:
+		return value, err
+	case <-ctx.Done():
+		return *new(T), fmt.Errorf("%s: %w", what, context.Cause(ctx))
 	}
-	return call.value, call.err
 }
 
 // readKubeconfig reads a kubeconfig. It is read only once, and may therefore be a pipe. A program writes to the pipe,

@@ -3,6 +3,7 @@ package kubeconfig
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"runtime"
 	"strings"
@@ -63,77 +64,30 @@ func TestKubeconfigMayComeThroughAPipe(t *testing.T) {
 	wantToken(t, cfg, "good")
 }
 
-// A file system hangs in the kernel, where virtual time has no effect. So this test replaces the reading by one that
-// does not end.
-func TestHangingFileIsWaitedForOnlyOnce(t *testing.T) {
-	dir := t.TempDir()
+func TestReadingThatHangsIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		out := &testkit.Buffer{}
-		testkit.WriteFiles(t, dir, map[string]string{"token": "one"})
-		hang := func() *task[[]byte] { return &task[[]byte]{done: make(chan struct{})} }
-		a := &access{source: "here", server: "https://h", log: logTo(out)}
-		a.token = part{field: "tokenFile", file: dir + "/token", maxAge: maxTokenAge, reading: hang()}
+		end := make(chan struct{})
+		defer close(end)
 		start := time.Now()
-		want := "here: tokenFile: " + dir + "/token: it could not be read in time (5s)"
-		_, err := a.newConfig(t.Context())
-		wantErrorText(t, err, want)
+		_, err := within(t.Context(), fileTimeout, "FILE", func(string) (bool, error) {
+			<-end
+			return true, nil
+		})
+		wantErrorText(t, err, "FILE: it could not be read in time (5s)")
 		testkit.WantEqual(t, "time until the error", time.Since(start), fileTimeout)
-
-		a = &access{source: "here", server: "https://h", log: logTo(out)}
-		a.token = part{field: "tokenFile", file: dir + "/token", maxAge: maxTokenAge}
-		cfg, err := a.newConfig(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer cfg.Close()
-		first := mustCredential(t, cfg)
-		hanging := hang()
-		a.token.reading = hanging
-		for _, wait := range []time.Duration{rereadTimeout, 0, 0} {
-			start = time.Now()
-			cred, err := cfg.Credential(t.Context(), first)
-			if err != nil || cred != first {
-				t.Errorf("got the credential %p and the error %v, want the first credential, %p", cred, err, first)
-			}
-			testkit.WantEqual(t, "time until the credential", time.Since(start), wait)
-			if a.token.reading != hanging {
-				t.Error("another reading was started")
-			}
-		}
-		hanging.value = []byte("two\n")
-		close(hanging.done)
-		wantToken(t, cfg, "two")
-		testkit.WantNumber(t, "warnings", strings.Count(out.String(), "so the previous one stays in use"), 1)
-		testkit.WantText(t, out.String(), "it could not be read in time (1s)")
-		testkit.WantNumber(t, "lines about the end", strings.Count(out.String(), "the credential can be renewed again"), 1)
-	})
-}
-
-// A reading that hung may have read what the server has refused since then.
-func TestReadingFromBeforeARefusalIsRepeated(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		cfg := loadTokenFile(t, dir)
-		defer cfg.Close()
-		refused := mustCredential(t, cfg)
-		cfg.access.token.reading = startTask(func() ([]byte, error) { return []byte("one"), nil })
-		synctest.Wait()
-		testkit.WriteFiles(t, dir, map[string]string{"token": "two"})
-		fresh, err := cfg.Credential(t.Context(), refused)
-		testkit.WantError(t, "Credential", err, "")
-		testkit.WantEqual(t, "the token after the refusal", fresh.Token, "two")
 	})
 }
 
 // On Linux, open() waits for a process that holds a lease of the file, just as it waits for a network file system whose
 // server hangs.
-func TestHangingOpenDoesNotBlockCallers(t *testing.T) {
+func TestHangingFileIsWaitedForOnlyOnce(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs leases of files, as Linux has them")
 	}
+	t.Parallel()
 	dir := t.TempDir()
-	cfg := loadTokenFile(t, dir)
-	defer cfg.Close()
+	out := &testkit.Buffer{}
+	cfg := loadTokenFile(t, dir, out)
 	first := mustCredential(t, cfg)
 	holder, err := os.OpenFile(dir+"/token", os.O_RDWR, 0)
 	if err != nil {
@@ -144,12 +98,21 @@ func TestHangingOpenDoesNotBlockCallers(t *testing.T) {
 		holder.Close()
 		t.Skip("no leases on this file system: ", errno)
 	}
-	start := time.Now()
-	cred, err := cfg.Credential(t.Context(), first)
-	testkit.WantBetween(t, "time until the credential", time.Since(start), rereadTimeout, rereadTimeout+5*time.Second)
-	if err != nil || cred != first {
-		t.Errorf("got the credential %p and the error %v, want the first credential, %p", cred, err, first)
+	refuse := func() {
+		cred, err := cfg.Credential(t.Context(), first)
+		if err != nil || cred != first {
+			t.Errorf("got the credential %p and the error %v, want the first credential, %p", cred, err, first)
+		}
+		testkit.WantEqual(t, "the first reading is running", cfg.access.token.isReading.Load(), true)
 	}
+	start := time.Now()
+	refuse()
+	testkit.WantBetween(t, "time until the credential", time.Since(start), rereadTimeout, rereadTimeout+5*time.Second)
+	start = time.Now()
+	for range 10 {
+		refuse()
+	}
+	testkit.WantBetween(t, "time until ten more", time.Since(start), 0, 9*rereadTimeout)
 	hurried, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	start = time.Now()
@@ -160,8 +123,13 @@ func TestHangingOpenDoesNotBlockCallers(t *testing.T) {
 	testkit.WantBetween(t, "time until Load stopped", time.Since(start), 0, 3*time.Second)
 	holder.WriteString("two")
 	holder.Close()
-	<-cfg.access.token.reading.done
+	for cfg.access.token.isReading.Load() {
+		runtime.Gosched()
+	}
 	wantToken(t, cfg, "two")
+	testkit.WantNumber(t, "warnings", strings.Count(out.String(), "so the previous one stays in use"), 1)
+	testkit.WantText(t, out.String(), "it could not be read in time (1s)")
+	testkit.WantNumber(t, "lines about the end", strings.Count(out.String(), "the credential can be renewed again"), 1)
 }
 
 func TestTokenIsUsedUntilItsFileExists(t *testing.T) {
@@ -201,11 +169,7 @@ func TestRefusedCredentialNamesItsCertificate(t *testing.T) {
 		"tls.key": string(key),
 		"token":   "one",
 	})
-	cfg, err := Load(t.Context(), Options{Kubeconfig: dir + "/config", Getenv: noEnv})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cfg.Close()
+	cfg := mustLoad(t, dir+"/config", io.Discard)
 	first := mustCredential(t, cfg)
 
 	testkit.WriteFiles(t, dir, map[string]string{"tls.crt": string(otherCert), "token": "two"})

@@ -17,34 +17,21 @@ import (
 
 // kubeconfigs are the clusters, users and contexts of one or more files.
 type kubeconfigs struct {
-	clusters entries
-	users    entries
-	contexts entries
-	current  string // the name of the current context
-	faults   *faults
+	entries map[entry]node
+	current string // the name of the current context
+	faults  faults
 }
 
-func newKubeconfigs() *kubeconfigs {
-	return &kubeconfigs{
-		clusters: entries{kind: "cluster", byName: map[string]node{}},
-		users:    entries{kind: "user", byName: map[string]node{}},
-		contexts: entries{kind: "context", byName: map[string]node{}},
-		faults:   &faults{},
-	}
-}
+// entry is a cluster, a user or a context.
+type entry struct{ kind, name string }
 
-// parse adds the content of a file.
+// parse adds the entries of a file. They replace earlier entries of the same name.
 func (k *kubeconfigs) parse(file string, text []byte) error {
 	tree, err := yaml.Parse(string(text))
 	if err != nil {
 		return fmt.Errorf("%s:%w", file, err) // the error begins with the number of the line
 	}
-	k.add(node{file: file, value: tree, faults: k.faults})
-	return k.faults.first
-}
-
-// add adds the entries of a file. They replace earlier entries of the same name.
-func (k *kubeconfigs) add(root node) {
+	root := node{file: file, value: tree, faults: &k.faults}
 	kind := root.at("kind")
 	if cmp.Or(kind.text(), "Config") != "Config" {
 		kind.addFault("is %q, not Config: this is not a kubeconfig", kind.text())
@@ -54,41 +41,34 @@ func (k *kubeconfigs) add(root node) {
 		version.addFault("is %q, but must be v1", version.text())
 	}
 	k.current = cmp.Or(root.at("current-context").text(), k.current)
-	k.clusters.add(root)
-	k.users.add(root)
-	k.contexts.add(root)
-}
-
-// entries are the clusters, the users or the contexts, by their names.
-type entries struct {
-	kind   string // such as "cluster"; the list in the file is called "clusters"
-	byName map[string]node
-}
-
-// add reads a file's list of entries.
-func (e entries) add(root node) {
-	isInThisFile := map[string]bool{}
-	for _, item := range root.at(e.kind + "s").items() {
-		name := item.at("name").text()
-		if isInThisFile[name] {
-			item.at("name").addFault("is that of another %s %q", e.kind, name)
+	entries := map[entry]node{}
+	for _, kind := range []string{"cluster", "user", "context"} {
+		for _, item := range root.at(kind + "s").items() {
+			e := entry{kind, item.at("name").text()}
+			if _, isTwice := entries[e]; isTwice {
+				item.at("name").addFault("is that of another %s %q", kind, e.name)
+			}
+			entries[e] = item.at(kind)
 		}
-		isInThisFile[name] = true
-		e.byName[name] = item.at(e.kind)
 	}
+	maps.Copy(k.entries, entries)
+	return k.faults.first
 }
 
-// notFound returns the error for a name that none of the entries has.
-func (e entries) notFound(source, name string) error {
-	return fmt.Errorf("%s: there is no %s %q (there is: %s)", source, e.kind, name, e.names())
+// notFound returns the error for a name that no entry of its kind has.
+func (k *kubeconfigs) notFound(source string, e entry) error {
+	return fmt.Errorf("%s: there is no %s %q (there is: %s)", source, e.kind, e.name, k.names(e.kind))
 }
 
-// names lists the names of all entries, for error messages.
-func (e entries) names() string {
+// names lists the entries of a kind, for error messages.
+func (k *kubeconfigs) names(kind string) string {
 	var all []string
-	for _, name := range slices.Sorted(maps.Keys(e.byName)) {
-		all = append(all, fmt.Sprintf("%s %q", e.kind, name))
+	for e := range k.entries {
+		if e.kind == kind {
+			all = append(all, fmt.Sprintf("%s %q", kind, e.name))
+		}
 	}
+	slices.Sort(all)
 	return cmp.Or(strings.Join(all, ", "), "none")
 }
 
@@ -100,22 +80,27 @@ func (a *access) readKubeconfigs(ctx context.Context, files []string, contextNam
 	if err != nil {
 		return err
 	}
+	return a.readContext(all, contextName)
+}
+
+// readContext reads a context of some kubeconfigs, its cluster and its user.
+func (a *access) readContext(all *kubeconfigs, contextName string) error {
 	chosen, hasContext, err := a.chooseContext(all, cmp.Or(contextName, all.current))
 	if err != nil {
 		return err
 	}
-	clusterName := chosen.at("cluster").text()
-	userName := chosen.at("user").text()
+	clusterName := entry{"cluster", chosen.at("cluster").text()}
+	userName := entry{"user", chosen.at("user").text()}
 	if all.faults.first != nil {
 		return all.faults.first
 	}
-	cluster, hasCluster := all.clusters.byName[clusterName]
+	cluster, hasCluster := all.entries[clusterName]
 	if !hasCluster && hasContext {
-		return all.clusters.notFound(a.source, clusterName)
+		return all.notFound(a.source, clusterName)
 	}
-	user, hasUser := all.users.byName[userName]
-	if !hasUser && userName != "" {
-		return all.users.notFound(a.source, userName)
+	user, hasUser := all.entries[userName]
+	if !hasUser && userName.name != "" {
+		return all.notFound(a.source, userName)
 	}
 	a.readCluster(cluster)
 	if hasUser {
@@ -128,7 +113,7 @@ func (a *access) readKubeconfigs(ctx context.Context, files []string, contextNam
 // are ignored. https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/
 func (a *access) mergeKubeconfigs(ctx context.Context, files []string) (*kubeconfigs, error) {
 	files = slices.DeleteFunc(files, func(file string) bool { return file == "" })
-	all := newKubeconfigs()
+	all := &kubeconfigs{entries: map[entry]node{}}
 	hasRead := false
 	// Begin with the last file: each file replaces entries of those after it.
 	for i, file := range slices.Backward(files) {
@@ -143,7 +128,8 @@ func (a *access) mergeKubeconfigs(ctx context.Context, files []string) (*kubecon
 			return nil, err
 		}
 		if isEmpty && a.master == "" { // with a master, an empty file is enough
-			return nil, fmt.Errorf("%s is empty: name a kubeconfig by -kubeconfig or KUBECONFIG, or give -master", file)
+			return nil, fmt.Errorf("%s is empty: name a kubeconfig by %s or KUBECONFIG, or give %s",
+				file, a.names.Kubeconfig, a.names.Master)
 		}
 		if err := all.parse(file, text); err != nil {
 			return nil, err
@@ -156,18 +142,18 @@ func (a *access) mergeKubeconfigs(ctx context.Context, files []string) (*kubecon
 // chooseContext finds the context of a name, and adds it to a.source. No context is needed if the name is empty and
 // a.master says where the server is.
 func (a *access) chooseContext(all *kubeconfigs, name string) (chosen node, isFound bool, err error) {
-	chosen, isFound = all.contexts.byName[name]
+	chosen, isFound = all.entries[entry{"context", name}]
 	switch {
 	case isFound:
 		a.source += ", context " + cmp.Or(name, `""`)
 		return chosen, true, nil
 	case name != "":
-		return node{}, false, all.contexts.notFound(a.source, name)
+		return node{}, false, all.notFound(a.source, entry{"context", name})
 	case a.master != "":
 		return node{}, false, nil
 	default:
 		return node{}, false, fmt.Errorf("%s: there is no current-context: choose one with %s (there is: %s)",
-			a.source, a.names.Context, all.contexts.names())
+			a.source, a.names.Context, all.names("context"))
 	}
 }
 
@@ -178,7 +164,6 @@ func (a *access) readCluster(cluster node) {
 	a.proxy = cluster.at("proxy-url").text()
 	insecure := cluster.at("insecure-skip-tls-verify")
 	a.insecure = insecure.isTrue()
-	cluster.refuseBoth("certificate-authority")
 	a.ca = cluster.part("certificate-authority")
 	if a.insecure && a.ca.isGiven() {
 		insecure.addFault("excludes a certificate-authority: remove one of them")
@@ -197,11 +182,15 @@ func (a *access) readUser(user, cluster node) {
 	for _, name := range []string{
 		"auth-provider", "username", "password", "as", "as-uid", "as-groups", "as-user-extra",
 	} {
-		if field := user.at(name); !field.isEmpty() {
+		if field := user.at(name); field.value != nil && field.value != "" {
 			field.addFault("is not supported: use a token, a client-certificate or exec, of a user of its own")
 		}
 	}
-	a.readCertificate(user)
+	a.cert = user.part("client-certificate")
+	a.key = user.part("client-key") // without a certificate, it is ignored
+	if a.cert.isGiven() && !a.key.isGiven() {
+		user.at("client-key").addFault("is missing: it belongs to the client-certificate")
+	}
 	a.token = part{
 		field:      "tokenFile",
 		file:       user.at("tokenFile").path(),
@@ -214,20 +203,6 @@ func (a *access) readUser(user, cluster node) {
 	if exec.value != nil && !a.token.isGiven() && !a.cert.isGiven() {
 		a.readExec(exec, cluster)
 	}
-}
-
-// readCertificate reads the user's client certificate and its key. A key without a certificate is ignored.
-func (a *access) readCertificate(user node) {
-	a.cert = user.part("client-certificate")
-	a.key = user.part("client-key")
-	if !a.cert.isGiven() {
-		return
-	}
-	if !a.key.isGiven() {
-		user.at("client-key").addFault("is missing: it belongs to the client-certificate")
-	}
-	user.refuseBoth("client-certificate")
-	user.refuseBoth("client-key")
 }
 
 // readExec reads which program provides the user's credential.
