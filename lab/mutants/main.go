@@ -9,7 +9,7 @@
 //
 //	two-workers-for-one-key: A key that is added while a worker has it goes to another at once.
 //	noticed by TestKeyAddedDuringWorkComesAgain
-//	in Queue.startWork
+//	in Queue.take
 //	- item.stage = stageWorking
 //	+ item.stage = stageWaiting
 //
