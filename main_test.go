@@ -31,16 +31,19 @@ import (
 
 	"podcount/internal/api/kube"
 	"podcount/internal/api/kubeconfig"
-	"podcount/internal/api/objectmeta"
-	"podcount/internal/run/options"
+	"podcount/internal/api/object"
+	"podcount/internal/control"
 	"podcount/internal/run/process"
 	"podcount/internal/view/logging"
 	"podcount/internal/view/page"
 	"podcount/internal/view/trace"
+	"podcount/internal/watch/position"
+	"podcount/internal/watch/presence"
 	"podcount/lab/behaviours"
 	"podcount/lab/execplugin"
 	"podcount/lab/fakekube"
 	"podcount/lab/fixture"
+	"podcount/lab/replay"
 	"podcount/lab/sim"
 	"podcount/lab/suite"
 	"podcount/lab/testkit"
@@ -48,7 +51,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	controllers = slices.DeleteFunc(controllers, isNotBuiltIn)
+	registered = slices.DeleteFunc(registered, isNotBuiltIn)
 	switch {
 	case os.Getenv(execplugin.Dir) != "":
 		os.Exit(execplugin.Run(os.Getenv(execplugin.Dir)))
@@ -62,7 +65,7 @@ func TestMain(m *testing.M) {
 
 // isNotBuiltIn finds the controllers that somebody has added in a file of their own. The tests here are about the
 // requests and the output of the others.
-func isNotBuiltIn(c Controller) bool {
+func isNotBuiltIn(c Registration) bool {
 	return !slices.Contains([]string{"pod-count", "count", "pod-printer"}, c.Name)
 }
 
@@ -76,7 +79,6 @@ func TestDroppedLabels(t *testing.T) { suite.DroppedLabels.Run(t, run) }
 func TestOutages(t *testing.T)       { suite.Outages.Run(t, run) }
 func TestSurvival(t *testing.T)      { suite.Survival.Run(t, run) }
 func TestScale(t *testing.T)         { suite.Scale.Run(t, run) }
-func TestSizes(t *testing.T)         { suite.Sizes.Run(t, run) }
 func TestStop(t *testing.T)          { suite.Stop.Run(t, run) }
 func TestOutput(t *testing.T)        { suite.Output.Run(t, run) }
 func TestUsage(t *testing.T)         { suite.Usage.Run(t, run) }
@@ -109,37 +111,14 @@ func newLog(w io.Writer, level slog.Level) *slog.Logger {
 func quietLog() *slog.Logger { return newLog(io.Discard, slog.LevelInfo) }
 
 // withController adds a controller for the time of a test.
-func withController(t *testing.T, c Controller) {
-	before := controllers
-	controllers = append(slices.Clip(controllers), c)
-	t.Cleanup(func() { controllers = before })
+func withController(t *testing.T, c Registration) {
+	before := registered
+	registered = append(slices.Clip(registered), c)
+	t.Cleanup(func() { registered = before })
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
 // Stops and exits
-
-// Nothing but its own limits may end a wait: neither what never ends, nor what ends late.
-func TestHangingWorkIsAbandonedAndNamed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log, never := &testkit.Buffer{}, make(chan struct{})
-		m := &manager{log: newLog(log, slog.LevelInfo)}
-		m.running.Go("worker of x", func() { <-never })
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		start := time.Now()
-		m.awaitEnd("a controller", never, ctx)
-		if took := time.Since(start); took != 5*time.Second+hangTimeout {
-			t.Errorf("it was waited for %v", took)
-		}
-		testkit.WantText(t, log.String(), `what="a controller" running="worker of x"`)
-		close(never)
-		start = time.Now()
-		m.awaitEnd("a controller", never, t.Context())
-		if took := time.Since(start); took != 0 {
-			t.Errorf("what had ended was waited for %v", took)
-		}
-	})
-}
 
 func TestHangingControllerDoesNotKeepTheLease(t *testing.T) {
 	for where, goroutine := range map[string]string{"reconcile": "worker of hangs", "tick": "controller hangs"} {
@@ -150,7 +129,7 @@ func TestHangingControllerDoesNotKeepTheLease(t *testing.T) {
 					<-hang
 				}
 			}
-			withController(t, Controller{Name: "hangs", Setup: func(m *manager, c *Controller) {
+			withController(t, Registration{Name: "hangs", Setup: func(m *program, c *Controller) {
 				Watch(c, m.nodes, func(d Delta[*Node]) []Key { return []Key{d.Key()} })
 				c.Resync = func() []Key {
 					waitIn("tick")
@@ -172,7 +151,7 @@ func TestHangingControllerDoesNotKeepTheLease(t *testing.T) {
 				if err := p.Stop(); err != nil {
 					t.Errorf("it ended with %v", err)
 				}
-				if took := time.Since(stopped); took > drainTimeout+hangTimeout {
+				if took := time.Since(stopped); took > control.DrainTimeout+control.HangTimeout {
 					t.Errorf("it took %v to stop", took)
 				}
 				testkit.WantText(t, p.Log.String(), "something hangs: podcount stops without waiting for it")
@@ -187,8 +166,8 @@ func TestHangingControllerDoesNotKeepTheLease(t *testing.T) {
 
 // The page must not tell for how long podcount has been running in place of how long the server has been away.
 func TestSilenceCountsFromTheLostWatch(t *testing.T) {
-	var m *manager
-	withController(t, Controller{Name: "none", Setup: func(of *manager, c *Controller) {
+	var m *program
+	withController(t, Registration{Name: "none", Setup: func(of *program, c *Controller) {
 		m = of
 		Watch(c, m.nodes, OwnKey)
 		c.Reconcile = func(context.Context, Key) (Result, error) { return Result{}, nil }
@@ -197,11 +176,11 @@ func TestSilenceCountsFromTheLostWatch(t *testing.T) {
 		f.AddNode("cp", suite.ControlPlane)
 		p := podcount.Start(t, f)
 		testkit.Pass(72 * time.Hour)
-		testkit.WantEqual(t, "silence while the server answers", m.silence() == nil, true)
+		testkit.WantEqual(t, "silence while the server answers", m.overview.State().Silence == nil, true)
 		p.Net.Kill()
 		killed := time.Now()
 		testkit.Pass(40 * time.Second)
-		silence := m.silence()
+		silence := m.overview.State().Silence
 		testkit.WantBetween(t, "the silence", silence.Seconds, 39, 41)
 
 		dialed := p.Net.Dialed()
@@ -213,11 +192,11 @@ func TestSilenceCountsFromTheLostWatch(t *testing.T) {
 		p.Net.Restore()
 		for range 1000 {
 			testkit.Pass(100 * time.Millisecond)
-			if silence := m.silence(); silence != nil {
+			if silence := m.overview.State().Silence; silence != nil {
 				testkit.WantBetween(t, "the silence while the server is back", silence.Seconds, 40, time.Since(killed).Seconds()+1)
 			}
 		}
-		testkit.WantEqual(t, "silence at the end", m.silence() == nil, true)
+		testkit.WantEqual(t, "silence at the end", m.overview.State().Silence == nil, true)
 	})
 }
 
@@ -233,7 +212,7 @@ func TestLivezNamesWhatHangs(t *testing.T) {
 
 // testLivez lets a part of a controller hang, and checks with which words the answer of /livez begins then.
 func testLivez(t *testing.T, where, want string) {
-	var m *manager
+	var m *program
 	var hang chan struct{}
 	var shouldHang atomic.Bool
 	hangIn := func(place string) {
@@ -241,7 +220,7 @@ func testLivez(t *testing.T, where, want string) {
 			<-hang
 		}
 	}
-	withController(t, Controller{Name: "hangs", Setup: func(of *manager, c *Controller) {
+	withController(t, Registration{Name: "hangs", Setup: func(of *program, c *Controller) {
 		m = of
 		Watch(c, m.nodes, func(d Delta[*Node]) []Key {
 			hangIn("change")
@@ -262,7 +241,7 @@ func testLivez(t *testing.T, where, want string) {
 		testkit.Pass(500 * time.Millisecond)
 		live := func() (code int, text string) {
 			answer := httptest.NewRecorder()
-			m.pages().ServeHTTP(answer, httptest.NewRequest("GET", "/livez", nil))
+			m.overview.Pages().ServeHTTP(answer, httptest.NewRequest("GET", "/livez", nil))
 			return answer.Code, answer.Body.String()
 		}
 		shouldHang.Store(true)
@@ -290,7 +269,7 @@ func testLivez(t *testing.T, where, want string) {
 
 func TestPanickingControllerIsTriedAgain(t *testing.T) {
 	var reconciled atomic.Int32
-	withController(t, Controller{Name: "broken", Setup: func(m *manager, c *Controller) {
+	withController(t, Registration{Name: "broken", Setup: func(m *program, c *Controller) {
 		Watch(c, m.pods, func(d Delta[*Pod]) []Key {
 			if d.Old == nil {
 				panic("keys of a new pod")
@@ -327,7 +306,7 @@ func TestChangeWhileAControllerBeginsIsNotLost(t *testing.T) {
 	var hasBegun atomic.Bool
 	reconciled := map[string]int{}
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		withController(t, Controller{Name: "late", Setup: func(m *manager, c *Controller) {
+		withController(t, Registration{Name: "late", Setup: func(m *program, c *Controller) {
 			Watch(c, m.pods, func(change Delta[*Pod]) []Key {
 				if !hasBegun.Swap(true) {
 					f.AddPod("default", "late", "")
@@ -348,9 +327,9 @@ func TestChangeWhileAControllerBeginsIsNotLost(t *testing.T) {
 }
 
 func TestPanickingResyncEndsNothingElse(t *testing.T) {
-	withController(t, Controller{Name: "odd", Setup: func(m *manager, c *Controller) {
+	withController(t, Registration{Name: "odd", Setup: func(m *program, c *Controller) {
 		Watch(c, m.nodes, func(Delta[*Node]) []Key { return nil })
-		c.Totals = func() Totals { panic("numbers") }
+		c.Summary = func() Summary { panic("numbers") }
 		c.Resync = func() []Key { panic("tick") }
 		c.Reconcile = func(context.Context, Key) (Result, error) { return Result{}, nil }
 	}})
@@ -372,12 +351,31 @@ func TestPanickingResyncEndsNothingElse(t *testing.T) {
 	})
 }
 
+func TestPanickingIsUrgentMakesNoKeyUrgent(t *testing.T) {
+	reconciled := 0
+	withController(t, Registration{Name: "odd", Setup: func(m *program, c *Controller) {
+		Watch(c, m.nodes, OwnKey)
+		c.IsUrgent = func(Key) bool { panic("urgent") }
+		c.Reconcile = func(context.Context, Key) (Result, error) {
+			reconciled++
+			return Result{}, nil
+		}
+	}})
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp")
+		p := podcount.Start(t, f, "-controllers", "odd")
+		testkit.Pass(time.Minute)
+		testkit.WantNumber(t, "reconciles", reconciled, 1)
+		testkit.WantText(t, p.Log.String(), `msg="a controller panics" controller=odd err="panic: urgent"`)
+	})
+}
+
 // panicky adds a controller whose keysOf panics while isBroken returns true. keys are the keys that it has reconciled,
 // and tries counts the calls of keysOf.
 func panicky(t *testing.T, isBroken func(Delta[*Pod]) bool) (keys *[]string, tries *atomic.Int64) {
 	keys = new([]string)
 	tries = new(atomic.Int64)
-	withController(t, Controller{Name: "panicky", Setup: func(m *manager, c *Controller) {
+	withController(t, Registration{Name: "panicky", Setup: func(m *program, c *Controller) {
 		Watch(c, m.pods, func(d Delta[*Pod]) []Key {
 			tries.Add(1)
 			if isBroken(d) {
@@ -401,19 +399,15 @@ func TestKeysOfAPanicAreNotLost(t *testing.T) {
 		testkit.Pass(time.Second)
 		isBroken.Store(true)
 		f.AddPod("default", "bad", "")
-		f.AddPod("default", "gone", "")
-		f.Remove("pods", suite.At("default", "gone"))
 		f.AddPod("default", "good", "")
 		testkit.Pass(time.Minute)
-		if got := strings.Join(*keys, " "); got != "good" {
-			t.Errorf("while it panics, keys came of: %s", got)
-		}
+		testkit.WantEqual(t, "keys while it panics", slices.Compact(*keys), []string{"good"})
 		isBroken.Store(false)
-		testkit.Pass(2 * time.Minute) // the longest backoff, and its jitter
-		slices.Sort(*keys)
-		if got := strings.Join(slices.Compact(*keys), " "); got != "bad gone good" {
-			t.Errorf("in the end, keys came of: %s", got)
-		}
+		testkit.Pass(11 * time.Second) // until the next tick
+		testkit.WantEqual(t, "a key of the others is known", slices.Contains(*keys, "bad"), true)
+		before := len(*keys)
+		testkit.Pass(time.Minute)
+		testkit.WantNumber(t, "keys once all are known", len(*keys)-before, 0)
 	})
 }
 
@@ -433,39 +427,11 @@ func TestEndlessPanicsAreReportedOnceAMinute(t *testing.T) {
 		if n := strings.Count(log, "a controller panics again"); n < 5 || n > 10 {
 			t.Errorf("%d more lines in 10 minutes", n)
 		}
-		testkit.WantText(t, log,
-			`msg="a controller panics again" controller=panicky err="panic: no keys of changing" times=`)
+		testkit.WantText(t, log, `msg="a controller panics again" controller=panicky err="panic: no keys of `, ` times=`)
 		before := tries.Load()
 		testkit.Pass(time.Hour)
-		if n := tries.Load() - before; n < 60 || n > 60*(1+8) {
-			t.Errorf("%d tries in an hour", n)
-		}
+		testkit.WantBetween(t, "tries in an hour, of two pods at each tick", tries.Load()-before, 718, 722)
 		suite.WantLabel(t, f, "cp", suite.TotalLabel, "2")
-	})
-}
-
-func TestOnceRetriesAfterAPanic(t *testing.T) {
-	var asked atomic.Bool
-	var reconciled atomic.Int32
-	withController(t, Controller{Name: "flaky", Setup: func(m *manager, c *Controller) {
-		Watch(c, m.nodes, func(d Delta[*Node]) []Key {
-			if !asked.Swap(true) {
-				panic("once")
-			}
-			return []Key{d.Key()}
-		})
-		c.Reconcile = func(context.Context, Key) (Result, error) {
-			reconciled.Add(1)
-			return Result{}, nil
-		}
-	}})
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("n1")
-		f.AddNode("n2")
-		if err := podcount.Start(t, f, "-once", "-controllers", "flaky").Finish(); err != nil {
-			t.Error(err)
-		}
-		testkit.WantNumber(t, "nodes that were reconciled", int(reconciled.Load()), 2)
 	})
 }
 
@@ -474,10 +440,31 @@ func TestOnceFailsIfKeysAreUnknown(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", suite.ControlPlane)
 		fixture.AddPods(f, 2)
-		p := podcount.Start(t, f, "-once")
-		<-p.Done
-		testkit.WantText(t, fmt.Sprint(p.Stop()), "-once: panicky could not correct 2 objects")
+		err := podcount.Start(t, f, "-once").Finish()
+		testkit.WantError(t, "-once", err, "-once: panicky cannot find out which objects need work: panic: no keys of ")
 		suite.WantLabel(t, f, "cp", suite.TotalLabel, "2")
+	})
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// Stops of -once
+
+func TestOnceThatStopsWhileAControllerLooksForWorkFails(t *testing.T) {
+	looking := make(chan struct{})
+	withController(t, Registration{Name: "slow", Setup: func(m *program, c *Controller) {
+		Watch(c, m.nodes, func(Delta[*Node]) []Key { return nil })
+		c.Resync = func() []Key {
+			<-looking
+			return nil
+		}
+		c.Reconcile = func(context.Context, Key) (Result, error) { return Result{}, nil }
+	}})
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		looking = make(chan struct{})
+		p := podcount.Start(t, f, "-once", "-controllers", "slow")
+		testkit.Pass(time.Second)
+		time.AfterFunc(time.Second, func() { close(looking) })
+		testkit.WantError(t, "-once", p.Stop(), "-once: stopped before all was done")
 	})
 }
 
@@ -497,15 +484,15 @@ func TestControllersHelp(t *testing.T) {
 	if err := run(t.Context(), []string{"-controllers", "help"}, os.Getenv, out, out, nil); err != nil {
 		t.Error(err)
 	}
-	testkit.WantNumber(t, "lines of help", strings.Count(out.String(), "\n"), len(controllers))
+	testkit.WantNumber(t, "lines of help", strings.Count(out.String(), "\n"), len(registered))
 	testkit.WantText(t, out.String(), "pod-printer  off  prints the pods")
 	testkit.WantText(t, out.String(), "pod-count    on   writes the numbers")
 }
 
 // What could not be asked is not absent. A later outage changes nothing about what is known.
 func TestResourceIsNotAbsentBeforeDiscoveryHasAnswered(t *testing.T) {
-	var m *manager
-	withController(t, Controller{Name: "looks", Setup: func(of *manager, c *Controller) {
+	var m *program
+	withController(t, Registration{Name: "looks", Setup: func(of *program, c *Controller) {
 		m = of
 		c.Reconcile = func(context.Context, Key) (Result, error) { return Result{}, nil }
 	}})
@@ -520,8 +507,9 @@ func TestResourceIsNotAbsentBeforeDiscoveryHasAnswered(t *testing.T) {
 				}
 				wantState := func(when string, unready []string, isAbsent, isUnknown bool) {
 					t.Helper()
-					count := m.kindState(m.counts)
-					testkit.WantEqual(t, when+": what is not ready", m.incompleteCaches(), unready)
+					state := m.overview.State()
+					count := state.Kinds[slices.IndexFunc(state.Kinds, func(k page.Kind) bool { return k.Name == "Count" })]
+					testkit.WantEqual(t, when+": what is not ready", state.Waiting, unready)
 					testkit.WantEqual(t, when+": it is absent", count.IsAbsent, isAbsent)
 					testkit.WantEqual(t, when+": it is unknown", count.IsUnknown, isUnknown)
 					testkit.WantEqual(t, when+": something was heard", count.SecondsSinceHeard != nil, false)
@@ -530,15 +518,17 @@ func TestResourceIsNotAbsentBeforeDiscoveryHasAnswered(t *testing.T) {
 				podcount.Start(t, f, "-controllers", "*,looks")
 				testkit.Pass(4 * time.Minute)
 				wantState("before an answer", []string{unknown}, false, true)
-				waits := m.whatDelays(m.active[slices.IndexFunc(m.active, func(c *Controller) bool { return c.Name == "count" })])
-				testkit.WantEqual(t, "what the controller waits for", waits, "an answer to whether the cluster has Count")
+				controllers := m.overview.State().Controllers
+				count := slices.IndexFunc(controllers, func(c page.Controller) bool { return c.Name == "count" })
+				testkit.WantEqual(t, "what the controller waits for", controllers[count].Waits,
+					"an answer to whether the cluster has Count")
 
 				refused.Lift()
 				testkit.Pass(2 * time.Minute)
-				wantState("after an answer", nil, true, false)
+				wantState("after an answer", []string{}, true, false)
 				f.Inject(t, refusal)
 				testkit.Pass(4 * time.Minute)
-				wantState("in a later outage", nil, true, false)
+				wantState("in a later outage", []string{}, true, false)
 			})
 		})
 	}
@@ -547,14 +537,14 @@ func TestResourceIsNotAbsentBeforeDiscoveryHasAnswered(t *testing.T) {
 // withMetrics adds the controller looks, which does nothing. The function returns what /metrics shows of the podcount
 // that runs it.
 func withMetrics(t *testing.T) (metrics func() string) {
-	var m *manager
-	withController(t, Controller{Name: "looks", Setup: func(of *manager, c *Controller) {
+	var m *program
+	withController(t, Registration{Name: "looks", Setup: func(of *program, c *Controller) {
 		m = of
 		c.Reconcile = func(context.Context, Key) (Result, error) { return Result{}, nil }
 	}})
 	return func() string {
 		answer := httptest.NewRecorder()
-		m.pages().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+		m.overview.Pages().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
 		return answer.Body.String()
 	}
 }
@@ -745,7 +735,10 @@ func TestTourShowsRealBytes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	frame := recording(t, "watch-added.pb")
+	frame, err := os.ReadFile("testdata/transcripts/watch-added.pb")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var shown []byte
 	dumpLine := regexp.MustCompile(`(?m)^ *00[0-9a-f]0  ((?:[0-9a-f]{2} +)+)`)
 	for _, m := range dumpLine.FindAllStringSubmatch(string(tour), -1) {
@@ -760,13 +753,13 @@ func TestTourShowsRealBytes(t *testing.T) {
 	}
 	testkit.WantText(t, string(tour), fmt.Sprintf("%d bytes", len(frame)))
 	events := 0
-	err = newDecoder(podKind("app")).events(bytes.NewReader(frame), true, func(ev WatchEvent[*Pod]) error {
+	err = object.NewDecoder(podKind("app")).Events(bytes.NewReader(frame), true, func(ev object.WatchEvent[*Pod]) error {
 		events++
 		p := ev.Object
 		if ev.Type != "ADDED" || p.Key().String() != "default/web-0" ||
 			p.UID() != "cc0c67d4-f651-49fc-b1ea-6eb2223f16f7" ||
 			p.ResourceVersion() != "432" ||
-			p.Labels()["app"] != "web" {
+			appOf(p) != "web" {
 			t.Errorf("%+v", ev)
 		}
 		return nil
@@ -803,13 +796,13 @@ func podcountSimulated(seed uint64) sim.Options {
 		LeaseName:            suite.LeaseKey.Name,
 		LeaseLost:            "the lease is lost",
 		LongestBackoff:       time.Minute,
-		LongestDiscovery:     discoveryInterval * 6 / 5,
+		LongestDiscovery:     presence.Interval * 6 / 5,
 		Silence:              kube.Silence,
 		LongestUnlisted:      75 * time.Minute,
 		HTTP2Silence:         45 * time.Second,
 		LongestOldCredential: time.Minute,
 		MinStatusInterval:    time.Second,
-		LongestQuestion:      versionCheckTimeout,
+		LongestQuestion:      position.QuestionTimeout,
 	}
 }
 
@@ -889,7 +882,7 @@ func writeHistory(file string, history sim.History) error {
 	if err != nil {
 		return err
 	}
-	err = page.History(f, history)
+	err = replay.Write(f, page.HTML, history)
 	return errors.Join(err, f.Close())
 }
 
@@ -941,11 +934,6 @@ func TestSeedsAreRepeatable(t *testing.T) {
 	sim.CheckSeeds(t, podcountSimulated(0))
 }
 
-func TestAimedFaultsStrikeInTheirStates(t *testing.T) {
-	skipUnderTheRaceDetector(t)
-	sim.CheckAims(t, podcountSimulated(0))
-}
-
 // TestRates shows that podcount survives faults that last for minutes, and let some requests through all that time.
 func TestRates(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // as in TestSimulation
@@ -992,10 +980,7 @@ func TestBehavioursOnTheFake(t *testing.T) {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	o := podcountBehaviours()
-	o.Fake = f
-	o.Kubeconfig = file
-	behaviours.Show(t, o)
+	behaviours.Show(t, behaviours.Options{Fake: f, Kubeconfig: file, Program: run})
 }
 
 // TestBehavioursOnARealCluster is what `make e2e KUBECONFIG=FILE` runs.
@@ -1003,10 +988,11 @@ func TestBehavioursOnARealCluster(t *testing.T) {
 	if os.Getenv("PODCOUNT_E2E") == "" {
 		t.Skip("needs a cluster: make e2e KUBECONFIG=FILE")
 	}
-	o := podcountBehaviours()
-	o.Kubeconfig = os.Getenv("KUBECONFIG")
-	o.Context = os.Getenv("CONTEXT")
-	behaviours.Show(t, o)
+	behaviours.Show(t, behaviours.Options{
+		Kubeconfig: os.Getenv("KUBECONFIG"),
+		Context:    os.Getenv("CONTEXT"),
+		Program:    run,
+	})
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -1034,70 +1020,6 @@ func TestTrialOnARealCluster(t *testing.T) {
 		t.Skip("needs a cluster: make e2e KUBECONFIG=FILE")
 	}
 	trial.RunAll(t, onTrial, trial.Options{Kubeconfig: os.Getenv("KUBECONFIG"), Context: os.Getenv("CONTEXT")})
-}
-
-// podcountBehaviours returns the parts of podcount that the behaviours need.
-func podcountBehaviours() behaviours.Options {
-	return behaviours.Options{
-		Program:      run,
-		NewReflector: newPodReflector,
-		DecodePods: func(list io.Reader, isProtobuf, isMetadataOnly bool) (pods []string, err error) {
-			kind := Kind[*Pod]{
-				Name:         "Pod",
-				MetadataOnly: isMetadataOnly,
-				Labels:       []string{"group"},
-				New:          func() *Pod { return new(Pod) },
-			}
-			_, err = newDecoder(&kind).list(list, isProtobuf, func(p *Pod, metadata objectmeta.Draft) (bool, error) {
-				p.Metadata = metadata.Keep()
-				pods = append(pods, describe(&Pod{p.Meta, ""}))
-				return true, nil
-			})
-			return pods, err
-		},
-	}
-}
-
-// podReflector is podcount's Reflector of pods, as the behaviours use it.
-type podReflector struct {
-	*Reflector[*Pod]
-	client *kube.Client
-}
-
-func newPodReflector(o behaviours.ReflectorOptions) behaviours.Reflector {
-	log := newLog(o.Log, slog.LevelDebug)
-	client := newClient(&options.Options{}, o.Config, o.Dial, newTelemetry(&logging.Outputs{Log: log}, nil))
-	kind := Kind[*Pod]{
-		Name:          "Pod",
-		API:           "/api/v1",
-		Resource:      "pods",
-		Namespace:     o.Namespace,
-		Protobuf:      true,
-		LabelSelector: o.LabelSelector,
-		FieldSelector: o.FieldSelector,
-		New:           func() *Pod { return new(Pod) },
-	}
-	r := newPodCache(client, log, kind)
-	r.Subscribe(func(Delta[*Pod]) { o.Changed() })
-	if o.Version != "" {
-		r.resumeVersion = o.Version
-		r.auditAt = time.Now().Add(time.Hour)
-	}
-	return &podReflector{r, client}
-}
-
-func (r *podReflector) Run(ctx context.Context) {
-	defer r.client.Close()
-	r.Reflector.Run(ctx)
-}
-
-func (r *podReflector) Names() []string {
-	var names []string
-	for _, p := range r.Store.All() {
-		names = append(names, p.Key().Name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

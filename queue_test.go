@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	"podcount/internal/view/metrics"
+	"podcount/internal/view/observe"
 	"podcount/internal/view/trace"
 	"podcount/lab/testkit"
 )
@@ -23,42 +26,64 @@ import (
 var errAway = errors.New("the server is away")
 
 // quietQueue returns the options of a queue without a log.
-func quietQueue[K comparable](backoff, maxBackoff time.Duration) QueueOptions[K] {
-	return QueueOptions[K]{
+func quietQueue(backoff, maxBackoff time.Duration) QueueOptions {
+	return QueueOptions{
 		Name:         "test",
 		Backoff:      backoff,
-		MaxBackoff:   maxBackoff,
+		BackoffLimit: maxBackoff,
 		IsUnanswered: func(err error) bool { return errors.Is(err, errAway) },
-		Log:          slog.New(slog.DiscardHandler),
-		Metrics:      metrics.NewRegistry(),
+		Sinks:        observe.Sinks{Log: slog.New(slog.DiscardHandler), Metrics: metrics.NewRegistry()},
 	}
 }
 
+// namedQueue is a queue of keys without a namespace. It takes and returns their names.
+type namedQueue struct{ *Queue }
+
+func (q namedQueue) Add(names ...string) {
+	var keys []Key
+	for _, name := range names {
+		keys = append(keys, Key{Name: name})
+	}
+	q.Queue.Add(keys...)
+}
+
+func (q namedQueue) AddAfter(name string, d time.Duration) { q.Queue.AddAfter(Key{Name: name}, d) }
+
+func (q namedQueue) Get() (name string, ok bool) {
+	key, ok := q.Queue.Get()
+	return key.Name, ok
+}
+
+func (q namedQueue) Done(name string, result Result, err error) {
+	q.Queue.Done(Key{Name: name}, result, err)
+}
+
+// newQueue starts a queue that ends with ctx.
+func newQueue(ctx context.Context, o QueueOptions) namedQueue { return namedQueue{NewQueue(ctx, o)} }
+
 // testQueue starts a queue that ends with the test. Its backoff is from 5 ms to 30 s.
-func testQueue(t *testing.T) *Queue[string] {
-	return NewQueue(t.Context(), quietQueue[string](5*time.Millisecond, 30*time.Second))
+func testQueue(t *testing.T) namedQueue {
+	return newQueue(t.Context(), quietQueue(5*time.Millisecond, 30*time.Second))
 }
 
 // vowelsFirst starts a queue in which keys that begin with a vowel are urgent, and so are the keys in alsoUrgent.
-func vowelsFirst(t *testing.T, alsoUrgent map[string]bool) *Queue[string] {
-	options := quietQueue[string](5*time.Millisecond, 30*time.Second)
-	options.IsUrgent = func(key string) bool { return alsoUrgent[key] || strings.Contains("aeiou", key[:1]) }
-	return NewQueue(t.Context(), options)
+func vowelsFirst(t *testing.T, alsoUrgent map[string]bool) namedQueue {
+	q := testQueue(t)
+	q.Prefer(func(key Key) bool { return alsoUrgent[key.Name] || strings.Contains("aeiou", key.Name[:1]) })
+	return q
 }
 
+// stateOf returns what people see of a queue.
+func stateOf(q namedQueue) observe.QueueState { return observe.QueueStateOf(q.All()) }
+
 // getReady gets the next key as a worker does, but returns "" if none is ready now.
-func getReady(q *Queue[string]) string {
-	synctest.Wait()
-	select {
-	case key := <-q.out:
-		return key
-	default:
-		return ""
-	}
+func getReady(q namedQueue) string {
+	key, _ := q.take()
+	return key.Name
 }
 
 // wantReady gets as many keys as are wanted, and checks each. "" means that no key is ready.
-func wantReady(t *testing.T, q *Queue[string], want ...string) {
+func wantReady(t *testing.T, q namedQueue, want ...string) {
 	t.Helper()
 	for _, key := range want {
 		if got := getReady(q); got != key {
@@ -68,7 +93,7 @@ func wantReady(t *testing.T, q *Queue[string], want ...string) {
 }
 
 // done gives back keys without an error.
-func done(q *Queue[string], keys ...string) {
+func done(q namedQueue, keys ...string) {
 	for _, key := range keys {
 		q.Done(key, Result{}, nil)
 	}
@@ -104,7 +129,7 @@ func TestRetryNowEndsTheBackoffOfTheKeysThatAreMeant(t *testing.T) {
 		wantReady(t, q, "")
 		q.Done("away", Result{RetryAfter: time.Hour}, errAway)
 		wantReady(t, q, "")
-		testkit.WantNumber(t, "failures", q.State().FailingCount, 2)
+		testkit.WantNumber(t, "failures", stateOf(q).FailingCount, 2)
 	})
 }
 
@@ -123,6 +148,71 @@ func TestKeyAddedDuringWorkComesAgain(t *testing.T) {
 	})
 }
 
+// startWorkers starts workers that take one key each, and returns a channel of what they get: "" at the queue's end.
+func startWorkers(q namedQueue, n int) (keys <-chan string) {
+	got := make(chan string, n)
+	for range n {
+		go func() {
+			key, _ := q.Get()
+			got <- key
+		}()
+	}
+	synctest.Wait()
+	return got
+}
+
+func TestEachReadyKeyWakesAWorkerThatWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := vowelsFirst(t, nil)
+		q.Add("v", "w")
+		testkit.WantNumber(t, "workers that come later and get a key", len(startWorkers(q, 2)), 2)
+		keys := startWorkers(q, 5)
+		q.Add("x", "a", "y")
+		q.Add("z")
+		synctest.Wait()
+		testkit.WantNumber(t, "workers that got a key", len(keys), 4)
+		q.Add("e")
+		got := map[string]bool{}
+		for range 5 {
+			got[<-keys] = true
+		}
+		testkit.WantEqual(t, "the keys", got, map[string]bool{"x": true, "a": true, "y": true, "z": true, "e": true})
+	})
+}
+
+func TestKeyWakesAWorkerHoweverItBecomesReady(t *testing.T) {
+	failed := errors.New("failed")
+	ways := map[string]func(q namedQueue){
+		"Add":                    func(q namedQueue) { done(q, "a"); q.Add("a") },
+		"AddAfter":               func(q namedQueue) { done(q, "a"); q.AddAfter("a", time.Second) },
+		"RequeueAfter":           func(q namedQueue) { q.Done("a", Result{RequeueAfter: time.Second}, nil) },
+		"Done, if it was added":  func(q namedQueue) { q.Add("a"); done(q, "a") },
+		"the end of its backoff": func(q namedQueue) { q.Done("a", Result{}, failed) },
+		"RetryNow": func(q namedQueue) {
+			q.Done("a", Result{RetryAfter: time.Hour}, errAway)
+			q.RetryNow()
+		},
+	}
+	for name, makeReady := range ways {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := testQueue(t)
+				q.Add("a")
+				wantReady(t, q, "a")
+				keys := startWorkers(q, 1)
+				makeReady(q)
+				testkit.Pass(time.Second)
+				select {
+				case key := <-keys:
+					testkit.WantEqual(t, "the key", key, "a")
+				default:
+					t.Error("the worker still waits")
+				}
+			})
+		})
+	}
+}
+
 // stressedKey is what the adders and the workers of a stress test record about one key.
 type stressedKey struct {
 	holders atomic.Int32 // how many workers have the key
@@ -130,9 +220,12 @@ type stressedKey struct {
 	seen    atomic.Int64 // the number of the last change that a worker has seen
 }
 
+// numbered returns a key that has a number as its name.
+func numbered(i int) Key { return Key{Name: strconv.Itoa(i)} }
+
 // addOne makes a change to a random key, and adds it to the queue, now or a little later.
-func addOne(q *Queue[int], keys []stressedKey) {
-	key := rand.IntN(len(keys))
+func addOne(q *Queue, keys map[Key]*stressedKey) {
+	key := numbered(rand.IntN(len(keys)))
 	keys[key].latest.Add(1)
 	if rand.IntN(4) == 0 {
 		q.AddAfter(key, time.Duration(rand.IntN(50))*time.Microsecond)
@@ -143,14 +236,14 @@ func addOne(q *Queue[int], keys []stressedKey) {
 
 // workUntilTheEnd processes keys until the queue has ended. One key in ten fails. tried gets a value after each key, if
 // it has room for one.
-func workUntilTheEnd(t *testing.T, q *Queue[int], keys []stressedKey, tried chan<- struct{}) {
+func workUntilTheEnd(t *testing.T, q *Queue, keys map[Key]*stressedKey, tried chan<- struct{}) {
 	for {
 		key, ok := q.Get()
 		if !ok {
 			return
 		}
 		if keys[key].holders.Add(1) != 1 {
-			t.Errorf("two workers have key %d", key)
+			t.Errorf("two workers have key %v", key)
 		}
 		keys[key].seen.Store(keys[key].latest.Load())
 		keys[key].holders.Add(-1)
@@ -170,10 +263,13 @@ func workUntilTheEnd(t *testing.T, q *Queue[int], keys []stressedKey, tried chan
 // worker must see each key's latest change.
 func TestWorkersShareNoKeyAndLoseNoChange(t *testing.T) {
 	const workers, adders, rounds = 8, 4, 2000
-	keys := make([]stressedKey, 20)
+	keys := map[Key]*stressedKey{}
+	for i := range 20 {
+		keys[numbered(i)] = &stressedKey{}
+	}
 	tried := make(chan struct{}, 1)
 	ctx, cancel := context.WithCancel(t.Context())
-	q := NewQueue(ctx, quietQueue[int](time.Microsecond, time.Millisecond))
+	q := NewQueue(ctx, quietQueue(time.Microsecond, time.Millisecond))
 	var allWorkers, allAdders sync.WaitGroup
 	for range workers {
 		allWorkers.Go(func() { workUntilTheEnd(t, q, keys, tried) })
@@ -187,13 +283,13 @@ func TestWorkersShareNoKeyAndLoseNoChange(t *testing.T) {
 	}
 	allAdders.Wait()
 	timeout := time.After(20 * time.Second)
-	for i := range keys {
-		key := &keys[i]
-		for key.seen.Load() != key.latest.Load() {
+	for key, stressed := range keys {
+		for stressed.seen.Load() != stressed.latest.Load() {
 			select {
 			case <-tried:
 			case <-timeout:
-				t.Fatalf("key %d: a worker saw change %d, but not %d", i, key.seen.Load(), key.latest.Load())
+				seen, latest := stressed.seen.Load(), stressed.latest.Load()
+				t.Fatalf("key %v: a worker saw change %d, but not %d", key, seen, latest)
 			}
 		}
 	}
@@ -221,6 +317,72 @@ func TestAddAfterKeepsTheEarliestTime(t *testing.T) {
 	})
 }
 
+// A row tells what happens to the key "a", which a worker has had for a second, and when it is handed out again.
+func TestDelaysOfAKeyAreKeptApart(t *testing.T) {
+	const second = time.Second
+	failed := errors.New("failed")
+	for _, row := range []struct {
+		name  string
+		story func(q namedQueue)
+		want  []time.Duration // since the story
+	}{
+		{"AddAfter comes due while a worker has the key", func(q namedQueue) {
+			q.AddAfter("a", second)
+			testkit.Pass(5 * second)
+			done(q, "a")
+		}, []time.Duration{5 * second}},
+		{"AddAfter comes due while the key is ready", func(q namedQueue) {
+			q.AddAfter("a", second)
+			q.Add("a")
+			done(q, "a")
+			testkit.Pass(5 * second)
+		}, []time.Duration{5 * second}},
+		{"AddAfter comes due during the backoff", func(q namedQueue) {
+			q.Done("a", Result{RetryAfter: 10 * second}, failed)
+			q.AddAfter("a", second)
+		}, []time.Duration{10 * second}},
+		{"AddAfter comes due after the backoff", func(q namedQueue) {
+			q.Done("a", Result{RetryAfter: second}, failed)
+			q.AddAfter("a", 10*second)
+		}, []time.Duration{second, 10 * second}},
+		{"AddAfter is still to come when the key succeeds", func(q namedQueue) {
+			q.AddAfter("a", 10*second)
+			q.Add("a")
+			done(q, "a")
+		}, []time.Duration{0, 10 * second}},
+		{"RequeueAfter is later than AddAfter", func(q namedQueue) {
+			q.AddAfter("a", second)
+			q.Done("a", Result{RequeueAfter: 10 * second}, nil)
+		}, []time.Duration{second}},
+		{"RequeueAfter of a key that failed", func(q namedQueue) {
+			q.Done("a", Result{RetryAfter: second, RequeueAfter: 10 * second}, failed)
+		}, []time.Duration{second}},
+		{"RetryAfter of a key that succeeded", func(q namedQueue) {
+			q.Done("a", Result{RetryAfter: second}, nil)
+		}, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := testQueue(t)
+				q.Add("a")
+				wantReady(t, q, "a")
+				testkit.Pass(second)
+				start := time.Now()
+				row.story(q)
+				var got []time.Duration
+				for time.Since(start) < time.Minute {
+					if key := getReady(q); key != "" {
+						got = append(got, time.Since(start))
+						done(q, key)
+					}
+					testkit.Pass(second)
+				}
+				testkit.WantEqual(t, "when the key is handed out", got, row.want)
+			})
+		})
+	}
+}
+
 func TestQueueForgetsAKeyThatIsDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := testQueue(t)
@@ -232,12 +394,35 @@ func TestQueueForgetsAKeyThatIsDone(t *testing.T) {
 		for range 2 {
 			q.Done(getReady(q), Result{RequeueAfter: time.Second}, nil)
 		}
-		testkit.WantNumber(t, "keys that will be added again", q.State().Keys, 2)
+		testkit.WantNumber(t, "keys that will be added again", len(q.items), 2)
 		testkit.Pass(time.Second)
 		for range 2 {
 			done(q, getReady(q))
 		}
-		testkit.WantNumber(t, "keys in the end", q.State().Keys, 0)
+		testkit.WantNumber(t, "keys in the end", len(q.items), 0)
+	})
+}
+
+func TestStateTellsWhatEachKeyWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := vowelsFirst(t, nil)
+		q.AddAfter("later", time.Hour)
+		q.Add("failing", "working", "ready", "urgent")
+		wantReady(t, q, "urgent", "failing")
+		q.Done("failing", Result{RetryAfter: time.Hour}, errors.New("no"))
+		wantReady(t, q, "working")
+		testkit.Pass(time.Minute)
+		state := stateOf(q)
+		state.Failing = nil
+		testkit.WantEqual(t, "the state", state, observe.QueueState{
+			Ready:        1,
+			ReadySince:   time.Now().Add(-time.Minute),
+			Waiting:      1,
+			Working:      map[string]time.Duration{"urgent": time.Minute, "working": time.Minute},
+			FailingCount: 1,
+		})
+		stateOf(q).SetGauges(q.options.Sinks.Metrics, "test")
+		testkit.WantText(t, q.options.Sinks.Metrics.Text(), `workqueue_depth{name="test"} 1`+"\n")
 	})
 }
 
@@ -251,11 +436,11 @@ func TestQueueTellsWhichKeysFailSinceWhenAndWhy(t *testing.T) {
 		done(q, getReady(q)) // b
 		last := errors.New("second")
 		q.Done(getReady(q), Result{RetryAfter: time.Minute}, last)
-		want := FailingKey{Key: "a", Failures: 2, Since: start, Err: last, RetryAt: time.Now().Add(time.Minute)}
-		testkit.WantEqual(t, "the failing keys", q.State().Failing, []FailingKey{want})
+		want := observe.FailingKey{Key: "a", Failures: 2, Since: start, Err: last, RetryAt: time.Now().Add(time.Minute)}
+		testkit.WantEqual(t, "the failing keys", stateOf(q).Failing, []observe.FailingKey{want})
 		testkit.Pass(time.Minute)
 		done(q, getReady(q))
-		testkit.WantNumber(t, "failing keys after a success", len(q.State().Failing), 0)
+		testkit.WantNumber(t, "failing keys after a success", len(stateOf(q).Failing), 0)
 	})
 }
 
@@ -263,86 +448,123 @@ func TestKeysThatFailForLongestAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := testQueue(t)
 		var want []string
-		for i := range maxFailingKeys + 5 {
+		for i := range 20 + 5 {
 			key := fmt.Sprint("key ", i)
 			q.Add(key)
 			wantReady(t, q, key)
 			q.Done(key, Result{RetryAfter: time.Hour}, errors.New("no"))
 			testkit.Pass(time.Second)
-			if i < maxFailingKeys {
+			if i < 20 {
 				want = append(want, key)
 			}
 		}
 		var got []string
-		for _, failing := range q.State().Failing {
+		for _, failing := range stateOf(q).Failing {
 			got = append(got, failing.Key)
 		}
 		testkit.WantEqual(t, "the failing keys", got, want)
-		testkit.WantNumber(t, "failing keys", q.State().FailingCount, maxFailingKeys+5)
-	})
-}
-
-func TestDepthIsTheNumberOfKeysThatWaitForAWorker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		options := quietQueue[string](time.Minute, time.Minute)
-		q := NewQueue(t.Context(), options)
-		q.Add("failing", "working", "ready", "ready too")
-		wantReady(t, q, "failing", "working")
-		q.Done("failing", Result{}, errors.New("no"))
-		q.AddAfter("later", time.Hour)
-		q.SetGauges()
-		testkit.WantText(t, options.Metrics.Text(), `workqueue_depth{name="test"} 2`+"\n")
+		testkit.WantNumber(t, "failing keys", stateOf(q).FailingCount, 20+5)
 	})
 }
 
 func TestMetricsTellHowLongWorkersHaveHadTheirKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		options := quietQueue[string](time.Minute, time.Minute)
-		q := NewQueue(t.Context(), options)
+		options := quietQueue(time.Minute, time.Minute)
+		q := newQueue(t.Context(), options)
 		q.Add("a", "b", "c")
 		wantReady(t, q, "a")
 		testkit.Pass(time.Minute)
 		wantReady(t, q, "b")
 		testkit.Pass(time.Minute)
-		q.SetGauges()
-		testkit.WantText(t, options.Metrics.Text(),
+		stateOf(q).SetGauges(q.options.Sinks.Metrics, "test")
+		testkit.WantText(t, options.Sinks.Metrics.Text(),
 			`workqueue_queue_duration_seconds_count{name="test"} 2`+"\n",
 			`workqueue_unfinished_work_seconds{name="test"} 180`+"\n",
 			`workqueue_longest_running_processor_seconds{name="test"} 120`+"\n")
 	})
 }
 
+// reportedQueue starts a queue, and returns what it reports while a key fails and succeeds a second later.
+func reportedQueue(t *testing.T) (steps []trace.Step, log, metrics string) {
+	options := quietQueue(time.Minute, time.Minute)
+	var lines bytes.Buffer
+	options.Sinks.Log = slog.New(slog.NewTextHandler(&lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	options.Sinks.Trace = new(trace.Trace)
+	options.Sinks.Trace.Listen(func(s trace.Step) { steps = append(steps, s) })
+	q := newQueue(t.Context(), options)
+	q.Add("a", "b")
+	for _, err := range []error{errors.New("refused"), nil} {
+		key, _ := q.Get()
+		testkit.Pass(10 * time.Second)
+		q.Done(key, Result{RetryAfter: 2 * time.Second, RequeueAfter: 3 * time.Second}, err)
+	}
+	testkit.Pass(3 * time.Second)
+	stateOf(q).SetGauges(q.options.Sinks.Metrics, "test")
+	return steps, lines.String(), options.Sinks.Metrics.Text()
+}
+
 func TestQueueEmitsTheStepsOfAKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		options := quietQueue[string](time.Second, time.Second)
-		options.Trace = new(trace.Trace)
+		all, _, _ := reportedQueue(t)
 		var steps []string
-		options.Trace.Listen(func(s trace.Step) {
-			steps = append(steps, fmt.Sprintf("%s %s %s %s", s.Point, s.Controller, s.Key, s.Text))
-		})
-		q := NewQueue(t.Context(), options)
-		q.Add("a")
-		for _, err := range []error{errors.New("refused"), nil} {
-			key, _ := q.Get()
-			q.Done(key, Result{}, err)
+		for _, s := range all {
+			steps = append(steps, fmt.Sprintf("%s %s %s count=%d took=%v wait=%v %s",
+				s.Point, s.Controller, s.Key, s.Count, s.Took, s.Wait, s.Text))
 		}
-		synctest.Wait()
 		want := []string{
-			"added test a ",
-			"taken test a ",
-			"retried test a refused",
-			"added test a ",
-			"taken test a ",
-			"done test a ",
+			"added test a count=1 took=0s wait=0s ",
+			"added test b count=2 took=0s wait=0s ",
+			"taken test a count=0 took=0s wait=0s ",
+			"retried test a count=1 took=10s wait=2s refused",
+			"taken test b count=0 took=0s wait=0s ",
+			"added test a count=1 took=0s wait=0s ",
+			"done test b count=0 took=10s wait=3s ",
+			"added test b count=2 took=0s wait=0s ",
 		}
 		testkit.WantEqual(t, "the steps", steps, want)
+	})
+}
+
+func TestQueueCountsWhatItDoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, _, metrics := reportedQueue(t)
+		testkit.WantText(t, metrics,
+			`workqueue_adds_total{name="test"} 4`+"\n",
+			`workqueue_retries_total{name="test"} 1`+"\n",
+			`workqueue_depth{name="test"} 2`+"\n",
+			`workqueue_queue_duration_seconds_sum{name="test"} 10`+"\n",
+			`workqueue_queue_duration_seconds_count{name="test"} 2`+"\n",
+			`workqueue_work_duration_seconds_sum{name="test"} 20`+"\n",
+			`workqueue_work_duration_seconds_count{name="test"} 2`+"\n")
+	})
+}
+
+func TestQueueLogsTheStepsOfAKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, log, _ := reportedQueue(t)
+		var lines []string
+		for line := range strings.Lines(log) {
+			_, step, _ := strings.Cut(strings.TrimSpace(line), "level=DEBUG msg=")
+			lines = append(lines, step)
+		}
+		want := []string{
+			`"queue: add" controller=test key=a ready=1 keys=1 failures=0 backoff=0s add_in=0s`,
+			`"queue: add" controller=test key=b ready=2 keys=2 failures=0 backoff=0s add_in=0s`,
+			`"queue: get" controller=test key=a ready=1 keys=2 failures=0 backoff=0s add_in=0s`,
+			`"queue: done" controller=test key=a ready=1 keys=2 failures=1 backoff=2s add_in=0s`,
+			`"queue: get" controller=test key=b ready=0 keys=2 failures=0 backoff=0s add_in=0s`,
+			`"queue: wake" controller=test key=a ready=1 keys=2 failures=1 backoff=0s add_in=0s`,
+			`"queue: done" controller=test key=b ready=1 keys=2 failures=0 backoff=0s add_in=3s`,
+			`"queue: wake" controller=test key=b ready=2 keys=2 failures=0 backoff=0s add_in=0s`,
+		}
+		testkit.WantEqual(t, "the lines", lines, want)
 	})
 }
 
 func TestQueueEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		q := NewQueue(ctx, quietQueue[string](time.Millisecond, time.Second))
+		q := newQueue(ctx, quietQueue(time.Millisecond, time.Second))
 		q.Add("a", "b")
 		if key, ok := q.Get(); !ok || key != "a" {
 			t.Fatalf("Get returned %q, %v, want a", key, ok)
@@ -352,9 +574,25 @@ func TestQueueEndsWithItsContext(t *testing.T) {
 		if key, ok := q.Get(); ok {
 			t.Errorf("Get returned %q after the end", key)
 		}
-		// Neither call may block.
+		// None of these calls may block.
 		q.Add("c")
+		q.AddAfter("d", time.Second)
 		q.Done("a", Result{}, errors.New("too late"))
+		q.RetryNow()
+		testkit.Pass(time.Hour)
+		testkit.WantNumber(t, "keys after the end", len(q.items)+stateOf(q).Ready, 0)
+		wantStuck(t, "after the end", q, "")
+	})
+}
+
+func TestWorkersThatWaitReturnAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		q := newQueue(ctx, quietQueue(time.Millisecond, time.Second))
+		keys := startWorkers(q, 3)
+		cancel()
+		synctest.Wait()
+		testkit.WantNumber(t, "workers that have returned", len(keys), 3)
 	})
 }
 
@@ -391,19 +629,6 @@ func TestFailedKeyWaitsForItsOwnBackoff(t *testing.T) {
 	})
 }
 
-func TestFailedKeyWaitsForRetryAfter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := testQueue(t)
-		q.Add("a")
-		wantReady(t, q, "a")
-		q.Done("a", Result{RetryAfter: 9 * time.Second}, errors.New("too many requests"))
-		testkit.Pass(9*time.Second - 1)
-		wantReady(t, q, "")
-		testkit.Pass(1)
-		wantReady(t, q, "a")
-	})
-}
-
 // The failures of a key while the server is away do not lengthen its waits when the server is back, nor does a server
 // that is away again begin with short waits.
 func TestUnansweredFailuresOfAKeyHaveABackoffOfTheirOwn(t *testing.T) {
@@ -414,7 +639,7 @@ func TestUnansweredFailuresOfAKeyHaveABackoffOfTheirOwn(t *testing.T) {
 			testkit.Pass(time.Minute) // the longest backoff
 			wantReady(t, q, "a")
 			q.Done("a", Result{RetryAfter: retryAfter}, err)
-			return time.Until(q.State().Failing[0].RetryAt)
+			return time.Until(stateOf(q).Failing[0].RetryAt)
 		}
 		errFailed := errors.New("the server has an error")
 		for range 12 {
@@ -424,22 +649,6 @@ func TestUnansweredFailuresOfAKeyHaveABackoffOfTheirOwn(t *testing.T) {
 		testkit.WantBetween(t, "the wait that it asks for", fail(time.Second, errFailed), time.Second, time.Second)
 		testkit.WantBetween(t, "the second wait", fail(0, errFailed), 10*time.Millisecond, 20*time.Millisecond)
 		testkit.WantBetween(t, "the wait when it is away", fail(0, errAway), 20480*time.Millisecond, 41*time.Second)
-	})
-}
-
-func TestCountPendingSkipsKeysThatFailedOften(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		q := testQueue(t)
-		q.Add("bad", "good")
-		q.AddAfter("soon", time.Second/2)
-		q.AddAfter("late", time.Hour)
-		wantReady(t, q, "bad", "good")
-		q.Done("bad", Result{}, errors.New("failed"))
-		testkit.WantNumber(t, "keys left", len(q.Pending()), 3)
-		testkit.WantNumber(t, "keys that have failed less than twice", q.CountPending(2), 3)
-		testkit.WantNumber(t, "keys that have not failed", q.CountPending(1), 2)
-		done(q, "good")
-		testkit.WantNumber(t, "keys that have not failed after a success", q.CountPending(1), 1)
 	})
 }
 
@@ -462,6 +671,54 @@ func TestOrdinaryKeyHasItsTurnAmongUrgentOnes(t *testing.T) {
 	})
 }
 
+func TestOrdinaryKeyHasItsTurnAfterUrgentOnesThatCameBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := vowelsFirst(t, nil)
+		q.Add("a", "e", "i", "o")
+		wantReady(t, q, "a", "e", "i", "o")
+		q.Add("x", "y", "u")
+		wantReady(t, q, "x", "u", "y", "")
+	})
+}
+
+// Random keys of a line become urgent while others are handed out. Both the urgent and the ordinary keys keep their
+// order.
+func TestKeysKeepTheirOrderWhicheverBecomeUrgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		isUrgent := map[string]bool{}
+		q := vowelsFirst(t, isUrgent)
+		var ordinary, urgent []string
+		for i := range 200 {
+			ordinary = append(ordinary, fmt.Sprintf("key %d", i))
+		}
+		q.Add(ordinary...)
+		urgentInARow := 0
+		for len(ordinary)+len(urgent) > 0 {
+			for range rand.IntN(4) {
+				if len(ordinary) == 0 {
+					break
+				}
+				i := rand.IntN(len(ordinary))
+				key := ordinary[i]
+				isUrgent[key] = true
+				q.Add(key)
+				urgent = append(urgent, key)
+				ordinary = slices.Delete(ordinary, i, i+1)
+			}
+			line := &urgent
+			urgentInARow++
+			isOrdinaryTurn := len(ordinary) > 0 && urgentInARow > maxUrgentInARow
+			if len(urgent) == 0 || isOrdinaryTurn {
+				line = &ordinary
+				urgentInARow = 0
+			}
+			wantReady(t, q, (*line)[0])
+			*line = (*line)[1:]
+			testkit.WantNumber(t, "keys ready", stateOf(q).Ready, len(ordinary)+len(urgent))
+		}
+	})
+}
+
 func TestReadyKeyThatBecomesUrgentMovesForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		urgent := map[string]bool{}
@@ -472,9 +729,8 @@ func TestReadyKeyThatBecomesUrgentMovesForward(t *testing.T) {
 			urgent[key] = true
 			q.Add(key)
 		}
-		q.Add("x") // It is in the urgent line already.
-		testkit.WantNumber(t, "keys ready", q.State().Ready, 5)
-		testkit.WantNumber(t, "keys left", len(q.Pending()), 5)
+		q.Add("x") // It stands among the urgent keys already.
+		testkit.WantNumber(t, "keys ready", stateOf(q).Ready, 5)
 		wantReady(t, q, "x", "v", "z", "w", "y", "")
 
 		delete(urgent, "v")
@@ -502,9 +758,9 @@ func TestUrgentKeyThatFailedWaitsForItsBackoff(t *testing.T) {
 // Workers that hang
 
 // wantStuck checks what the queue reports as stuck for more than a minute.
-func wantStuck(t *testing.T, when string, q *Queue[string], want string) {
+func wantStuck(t *testing.T, when string, q namedQueue, want string) {
 	t.Helper()
-	testkit.WantEqual(t, when, q.Stuck(time.Minute), want)
+	testkit.WantEqual(t, when, stateOf(q).Stuck(q.LastTakenAt(), time.Minute), want)
 }
 
 func TestStuckReportsAKeyThatAWorkerKeeps(t *testing.T) {
@@ -539,7 +795,7 @@ func TestStuckReportsKeysThatNoWorkerTakes(t *testing.T) {
 	})
 }
 
-func TestStuckLooksAtBothLines(t *testing.T) {
+func TestStuckLooksAtUrgentAndOrdinaryKeys(t *testing.T) {
 	for _, key := range []string{"urgent", "later"} {
 		t.Run(key, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -559,10 +815,14 @@ func TestStuckLooksAtBothLines(t *testing.T) {
 func BenchmarkMillionKeys(b *testing.B) {
 	const keys = 1000000
 	b.Run("queue", func(b *testing.B) {
+		all := make([]Key, keys) // The names are not counted: a queue shares them with the store.
+		for i := range all {
+			all[i] = numbered(i)
+		}
 		measurePerKey(b, keys, func() any {
-			q := NewQueue(b.Context(), quietQueue[int](time.Millisecond, time.Second))
-			for i := range keys {
-				q.Add(i)
+			q := NewQueue(b.Context(), quietQueue(time.Millisecond, time.Second))
+			for _, key := range all {
+				q.Add(key)
 			}
 			return q
 		})
@@ -583,14 +843,7 @@ func BenchmarkMillionKeys(b *testing.B) {
 // measurePerKey reports the memory and the time for each key of what fill returns.
 func measurePerKey(b *testing.B, keys float64, fill func() any) {
 	for b.Loop() {
-		var before, after runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&before)
-		filled := fill()
-		runtime.GC()
-		runtime.ReadMemStats(&after)
-		runtime.KeepAlive(filled)
-		b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/keys, "B/key")
+		b.ReportMetric(testkit.HeapBytes(fill)/keys, "B/key")
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/keys, "ns/key")
 	b.ReportAllocs()
@@ -600,7 +853,7 @@ func measurePerKey(b *testing.B, keys float64, fill func() any) {
 func BenchmarkQueue(b *testing.B) {
 	for _, workers := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("%d-workers", workers), func(b *testing.B) {
-			q := NewQueue(b.Context(), quietQueue[int](time.Millisecond, time.Second))
+			q := NewQueue(b.Context(), quietQueue(time.Millisecond, time.Second))
 			var unfinished sync.WaitGroup
 			for range workers {
 				go func() {
@@ -614,12 +867,12 @@ func BenchmarkQueue(b *testing.B) {
 					}
 				}()
 			}
-			key := 0
+			i := 0
 			b.ReportAllocs()
 			for b.Loop() {
 				unfinished.Add(1)
-				q.Add(key)
-				key++
+				q.Add(numbered(i))
+				i++
 			}
 			unfinished.Wait()
 		})

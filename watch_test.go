@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -16,18 +17,25 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"podcount/internal/api/kube"
 	"podcount/internal/api/kubeconfig"
+	"podcount/internal/api/object"
 	"podcount/internal/api/retry"
 	"podcount/internal/api/wire"
 	"podcount/internal/run/options"
 	"podcount/internal/view/logging"
 	"podcount/internal/view/metrics"
+	"podcount/internal/view/observe"
 	"podcount/internal/view/trace"
+	"podcount/internal/watch/audit"
+	"podcount/internal/watch/ending"
+	"podcount/internal/watch/pages"
+	"podcount/internal/watch/position"
 	"podcount/lab/fakekube"
 	"podcount/lab/fixture"
 	"podcount/lab/protobuf"
@@ -62,7 +70,7 @@ func watchVersions(f *fakekube.Server) (versions []string) {
 // testReflector is a running reflector of pods that records what it does.
 type testReflector struct {
 	*Reflector[*Pod]
-	byNode *CountIndex[*Pod, string]
+	byNode *CountIndex[*Pod]
 	net    *fakekube.Network
 	log    *testkit.Buffer
 
@@ -71,46 +79,61 @@ type testReflector struct {
 	deltas []string
 }
 
+// pod returns a pod of the namespace default from the store, or nil.
+func (r *testReflector) pod(name string) *Pod { return r.Get(Key{Namespace: "default", Name: name}) }
+
 // newServerBackoff makes the backoff of a reflector that alone asks its server.
 func newServerBackoff() *retry.Shared {
 	return retry.NewShared(retry.SharedOptions{
-		Base:      initialBackoff,
-		Limit:     maxBackoff,
+		Base:      ending.InitialBackoff,
+		Limit:     ending.MaxBackoff,
 		OnFailure: func(error) {},
 		OnOver:    func() {},
 	})
 }
 
 // newPodCache makes a reflector of pods with a store of its own.
-func newPodCache(client *kube.Client, log *slog.Logger, kind Kind[*Pod]) *Reflector[*Pod] {
+func newPodCache(client *kube.Client, log *slog.Logger, kind object.Kind[*Pod]) *Reflector[*Pod] {
 	return NewReflector(ReflectorOptions[*Pod]{
-		Client:  client,
-		Kind:    kind,
-		Store:   NewStore[*Pod](),
-		Log:     log,
-		Metrics: metrics.NewRegistry(),
-		Trace:   new(trace.Trace),
-
+		Sinks:         observe.Sinks{Log: log, Metrics: metrics.NewRegistry(), Trace: new(trace.Trace)},
+		Client:        client,
+		Kind:          kind,
+		Store:         NewStore[*Pod](),
 		ServerBackoff: newServerBackoff(),
+		Restores:      &position.Restores{},
 		ServerOutage:  logging.NewServerOutage(log, kube.IsUnanswered, nil),
 	})
 }
 
-// reflectPods starts a reflector of the fake's pods, which runs until the test ends.
-func reflectPods(t *testing.T, f *fakekube.Server) *testReflector {
-	r := &testReflector{net: fixture.Network(t, f), log: &testkit.Buffer{}}
-	log := newLog(r.log, levelRequest)
-	client := newAnonymousClient(r.net.Dial, log)
-	kind := Kind[*Pod]{
-		Name:     "Pod",
-		API:      "/api/v1",
-		Resource: "pods",
-		Protobuf: true,
+// reflectPods starts a reflector of the fake's pods, which runs until the test ends. It calls prepare before that.
+func reflectPods(t *testing.T, f *fakekube.Server, prepare ...func(*testReflector)) *testReflector {
+	kind := *podKind()
+	kind.Protobuf = true
+	return startReflector(t, f, kind, prepare...)
+}
+
+// reflectCounts is reflectPods for Counts, whose CRD may come and go. As pods, they have only metadata.
+func reflectCounts(t *testing.T, f *fakekube.Server, prepare ...func(*testReflector)) *testReflector {
+	return startReflector(t, f, object.Kind[*Pod]{
+		Name:     "Count",
+		API:      "/apis/demo.mark8s.io/v1",
+		Resource: "counts",
 		New:      func() *Pod { return new(Pod) },
-	}
+	}, prepare...)
+}
+
+func startReflector(
+	t *testing.T, f *fakekube.Server, kind object.Kind[*Pod], prepare ...func(*testReflector),
+) *testReflector {
+	r := &testReflector{net: fixture.Network(t, f), log: &testkit.Buffer{}}
+	log := newLog(r.log, slog.Level(-6))
+	client := newAnonymousClient(r.net.Dial, log)
 	r.Reflector = newPodCache(client, log, kind)
-	r.byNode = CountBy(r.Store, nodeNameOf)
+	r.byNode = CountBy(r.Store, nodeKeyOf)
 	r.Subscribe(r.recordDelta)
+	for _, change := range prepare {
+		change(r)
+	}
 
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -134,7 +157,7 @@ func reflectPods(t *testing.T, f *fakekube.Server) *testReflector {
 func newAnonymousClient(dial kube.Dialer, log *slog.Logger) *kube.Client {
 	server := &url.URL{Scheme: "http", Host: "127.0.0.1:1"}
 	config := &kubeconfig.Config{Server: server, Credential: noCredential}
-	return newClient(&options.Options{}, config, dial, newTelemetry(&logging.Outputs{Log: log}, nil))
+	return newClient(&options.Options{}, config, dial, observe.NewSinks(log, nil))
 }
 
 func (r *testReflector) recordDelta(d Delta[*Pod]) {
@@ -147,6 +170,9 @@ func (r *testReflector) recordDelta(d Delta[*Pod]) {
 		r.deltas = append(r.deltas, "~"+d.New.Key().Name)
 	}
 }
+
+// dropsNothing says that the server has kept all of a patch.
+func dropsNothing(*Pod) []string { return nil }
 
 // wantInSync fails the test unless the store holds the same pods as the fake.
 func (r *testReflector) wantInSync(t *testing.T, f *fakekube.Server) {
@@ -177,7 +203,7 @@ func TestWatchFollowsTheListAndAppliesEvents(t *testing.T) {
 		synctest.Wait()
 		r.wantInSync(t, f)
 		testkit.WantEqual(t, "deltas", r.deltas, []string{"+new", "~new", "-web-0"})
-		testkit.WantNumber(t, "count of n1", r.byNode.Count("n1"), 1)
+		testkit.WantNumber(t, "count of n1", r.byNode.Count(Key{Name: "n1"}), 1)
 
 		watch := podWatches(f)[0].Query
 		seconds, _ := strconv.Atoi(watch.Get("timeoutSeconds"))
@@ -320,7 +346,7 @@ func TestRelistHasABackoffOfItsOwn(t *testing.T) {
 		for len(podWatches(f)) == before {
 			testkit.Pass(time.Second)
 		}
-		testkit.Pass(2 * initialBackoff)
+		testkit.Pass(2 * ending.InitialBackoff)
 		r.wantInSync(t, f)
 	})
 }
@@ -329,7 +355,7 @@ func TestTraceShowsFramesWithTheirBytesAndThenTheChanges(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectPods(t, f)
 		var steps []string
-		r.trace.Listen(func(s trace.Step) {
+		r.report.Trace.Listen(func(s trace.Step) {
 			if s.Point == trace.LogLine {
 				return
 			}
@@ -367,15 +393,6 @@ func TestStateTellsHowTheLastWatchHasEndedAndWhatFails(t *testing.T) {
 	})
 }
 
-func TestEveryOutcomeOfAWatchHasAPolicyWithANameAndAMeaning(t *testing.T) {
-	for outcome := watchEnded; outcome <= watchShort; outcome++ {
-		policy := watchPolicies[outcome]
-		if policy.name == "" || policy.meaning == "" {
-			t.Errorf("the policy of outcome %d has no name or no meaning: %+v", outcome, policy)
-		}
-	}
-}
-
 func TestExpiredVersionIsNotRetriedInAHotLoop(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Inject(t, suite.StatusFault(watchOfPods, 20, 410, "Expired", nil))
@@ -396,7 +413,8 @@ func TestRefusedWatchBacksOffAndKeepsItsVersion(t *testing.T) {
 		Body: jsonEvent("ERROR", `{"kind":"Status","status":"Failure","reason":"TooManyRequests","code":429}`),
 	}
 	page := fakekube.Reply{Header: map[string]string{"Content-Type": "text/html"}, Body: "<html>"}
-	backoffs := []time.Duration{initialBackoff, 2 * initialBackoff, 4 * initialBackoff, 8 * initialBackoff}
+	const first = ending.InitialBackoff
+	backoffs := []time.Duration{first, 2 * first, 4 * first, 8 * first}
 	asked := []time.Duration{time.Second, time.Second, time.Second, time.Second} // the first backoff is no longer
 	for _, row := range []struct {
 		name     string
@@ -438,14 +456,14 @@ func TestBackoffBeginsAgainOnceWatchesWork(t *testing.T) {
 				reflectPods(t, f)
 				testkit.Pass(2 * time.Minute) // the six backoffs
 				fixture.AddPods(f, 1)
-				testkit.Pass(backoffResetAfter)
+				testkit.Pass(ending.ResetAfter)
 				f.Script(t, "watch pods: refuse "+refusal)
 				f.EndWatches()
 				testkit.Pass(time.Minute)
 				watches := podWatches(f)
 				last := len(watches) - 1
 				testkit.WantBetween(t, "the backoff", watches[last].At.Sub(watches[last-1].At),
-					initialBackoff, 2*initialBackoff)
+					ending.InitialBackoff, 2*ending.InitialBackoff)
 			})
 		})
 	}
@@ -466,22 +484,6 @@ func TestExpiredWatchAfterAnOutageHonoursRetryAfter(t *testing.T) {
 			testkit.WantNumber(t, "lists before the time is over", len(podLists(f)), 1)
 			testkit.Pass(20 * time.Second)
 			testkit.WantNumber(t, "lists after that", len(podLists(f)), 2)
-		})
-	}
-}
-
-// The server would reject the same request again, perhaps because of its version.
-func TestRejectedWatchIsAnsweredByARelist(t *testing.T) {
-	for _, code := range []string{"400", "422"} {
-		suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-			f.Script(t, "watch pods: refuse "+code)
-			reflectPods(t, f)
-			testkit.Pass(time.Minute)
-			testkit.WantNumber(t, code+": lists", len(podLists(f)), 2)
-			watches := podWatches(f)
-			testkit.WantNumber(t, code+": watches", len(watches), 2)
-			backoff := watches[1].At.Sub(watches[0].At)
-			testkit.WantBetween(t, code+": the backoff", backoff, initialBackoff, 2*initialBackoff)
 		})
 	}
 }
@@ -509,7 +511,7 @@ func TestRelistIsCountedWithItsReason(t *testing.T) {
 				r := reflectPods(t, f)
 				testkit.Pass(3 * kube.Silence)
 				testkit.WantNumber(t, "lists", len(podLists(f)), 2)
-				testkit.WantText(t, r.metrics.Text(),
+				testkit.WantText(t, r.report.Metrics.Text(),
 					`podcount_relists_total{kind="Pod",reason="start"} 1`+"\n",
 					fmt.Sprintf("podcount_relists_total{kind=%q,reason=%q} 1\n", "Pod", row.reason))
 			})
@@ -578,35 +580,6 @@ func TestReturningServerIsAskedForItsNewestVersion(t *testing.T) {
 	}
 }
 
-func TestQuestionForTheNewestVersionHonoursRetryAfter(t *testing.T) {
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		r := reflectPods(t, f)
-		r.net.Refuse()
-		f.BreakWatches()
-		testkit.Pass(time.Minute)
-		f.Script(t, "list pods: refuse 429 retry-after 20s")
-		r.net.Restore()
-		for len(versionQuestions(f)) == 0 {
-			testkit.Pass(time.Second)
-		}
-
-		asked := time.Now()
-		for time.Since(asked) < 19*time.Second {
-			fixture.AddPods(f, 1) // A watch with an event is followed by the next one at once.
-			testkit.Pass(time.Second)
-			f.EndWatches()
-		}
-		testkit.WantNumber(t, "questions within 19 s", len(versionQuestions(f)), 1)
-		testkit.Pass(6 * time.Second) // Retry-After has jitter
-		fixture.AddPods(f, 1)
-		testkit.Pass(time.Second)
-		f.EndWatches()
-		testkit.Pass(time.Second)
-		testkit.WantNumber(t, "questions after that", len(versionQuestions(f)), 2)
-		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
-	})
-}
-
 func TestRefusedConnectionBacksOff(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectPods(t, f)
@@ -624,25 +597,6 @@ func TestRefusedConnectionBacksOff(t *testing.T) {
 		r.wantInSync(t, f)
 		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
 	})
-}
-
-func TestThreeShortWatchesInARowLeadToARelist(t *testing.T) {
-	for times, lists := range map[int]int{2: 1, 3: 2} {
-		suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-			f.Inject(t, fakekube.Fault{
-				On:    watchOfPods,
-				Times: times,
-				Do:    fakekube.Reply{Body: "\n"},
-			})
-			r := reflectPods(t, f)
-			testkit.Pass(time.Minute)
-			testkit.WantNumber(t, fmt.Sprintf("lists after %d short watches", times), len(podLists(f)),
-				lists)
-			fixture.AddPods(f, 1)
-			synctest.Wait()
-			r.wantInSync(t, f)
-		})
-	}
 }
 
 func TestWatchThatRepeatsAnEventIsNoHotLoop(t *testing.T) {
@@ -681,23 +635,6 @@ func TestGarbageTwiceInARowLeadsToARelist(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestGarbageOnBothSidesOfAUsefulWatchLeadsToNoRelist(t *testing.T) {
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		garbled := fakekube.Fault{On: watchOfPods, Do: fakekube.Reply{Body: "}{"}}
-		f.Inject(t, garbled)
-		r := reflectPods(t, f)
-		testkit.Pass(time.Minute)
-		fixture.AddPods(f, 1)
-		testkit.Pass(time.Minute)
-		f.Inject(t, garbled)
-		f.EndWatches()
-		testkit.Pass(time.Minute)
-		testkit.WantNumber(t, "watches", len(podWatches(f)), 4)
-		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
-		r.wantInSync(t, f)
-	})
 }
 
 // garbageRow is a watch's answer that is not a sequence of valid events.
@@ -775,51 +712,39 @@ func TestWatchFromTheFutureLeadsToARelist(t *testing.T) {
 	})
 }
 
+// wantRestoreNoticed brings back the network and the watches, and fails the test unless one list then repairs the
+// store.
+func (r *testReflector) wantRestoreNoticed(t *testing.T, f *fakekube.Server, refusal *fakekube.Injection) {
+	t.Helper()
+	testkit.Pass(time.Minute)
+	refusal.Lift()
+	r.net.Restore()
+	testkit.Pass(time.Minute)
+	testkit.WantText(t, r.report.Metrics.Text(), `podcount_relists_total{kind="Pod",reason="restored"} 1`)
+	r.wantInSync(t, f)
+}
+
 // While no watch works, the answers to patches bring newer versions than the one that the next watch resumes from.
 func TestRestoreWhileNoWatchWorksIsNoticedByTheVersionOfAnAnswer(t *testing.T) {
-	for _, row := range []struct {
-		name      string
-		failsList bool // a list fails after the answer
-	}{
-		{"which is the last thing that was heard", false},
-		{"although a list has failed since", true},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddPod("default", "p", "")
-				r := reflectPods(t, f)
-				refusals := f.Script(t, "watch pods, always: refuse 503")
-				f.EndWatches()
-				testkit.Pass(time.Minute)
-				restore := f.Snapshot()
-				f.AddNode("n") // The answer must be newer than the snapshot, and than what the watch resumes from.
-				patch := map[string]any{"metadata": map[string]any{"labels": map[string]any{"checked": "yes"}}}
-				_, err := r.Patch(t.Context(), r.Get(Key{"default", "p"}), "", patch, func(*Pod) bool { return true })
-				if err != nil {
-					t.Fatal(err)
-				}
-				if row.failsList {
-					f.Script(t, "list pods, skip 1: refuse 410") // an audit, after its question
-					f.Script(t, "list pods, skip 1: refuse 500") // the list in its place
-					passUntilAudit(f)
-					testkit.Pass(time.Minute)
-					testkit.WantNumber(t, "lists and audits", len(podLists(f)), 3)
-				}
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPod("default", "p", "")
+		r := reflectPods(t, f)
+		refusal := f.Script(t, "watch pods, always: refuse 503")[0]
+		f.EndWatches()
+		testkit.Pass(time.Minute)
+		restore := f.Snapshot()
+		f.AddNode("n") // The answer must be newer than the snapshot, and than what the watch resumes from.
+		patch := map[string]any{"metadata": map[string]any{"labels": map[string]any{"checked": "yes"}}}
+		_, err := r.Patch(t.Context(), r.pod("p"), "", patch, dropsNothing)
+		if err != nil {
+			t.Fatal(err)
+		}
 
-				r.net.Refuse()
-				f.BreakWatches()
-				restore()
-				testkit.Pass(time.Minute)
-				for _, refusal := range refusals {
-					refusal.Lift()
-				}
-				r.net.Restore()
-				testkit.Pass(time.Minute)
-				testkit.WantText(t, r.metrics.Text(), `podcount_relists_total{kind="Pod",reason="restored"} 1`)
-				r.wantInSync(t, f)
-			})
-		})
-	}
+		r.net.Refuse()
+		f.BreakWatches()
+		restore()
+		r.wantRestoreNoticed(t, f, refusal)
+	})
 }
 
 func TestHalfOpenConnectionIsNoticed(t *testing.T) {
@@ -910,7 +835,7 @@ func TestIdleConnectionsThatAreCutCauseNoRelists(t *testing.T) {
 	}
 }
 
-// untilAudit is more than auditInterval with its jitter.
+// untilAudit is more than audit.Interval with its jitter.
 const untilAudit = 67 * time.Minute
 
 // isAudit reports whether a request lists the pods at an exact version. Only the first page of an audit does.
@@ -933,7 +858,7 @@ func passUntilAudit(f *fakekube.Server) {
 // results has a line for each result, such as "clean 1".
 func (r *testReflector) wantAudits(t *testing.T, drift int, results ...string) {
 	t.Helper()
-	page := r.metrics.Text()
+	page := r.report.Metrics.Text()
 	testkit.WantText(t, page, fmt.Sprintf("podcount_cache_drift_total{kind=\"Pod\"} %d\n", drift))
 	var got []string
 	for _, found := range auditResult.FindAllStringSubmatch(page, -1) {
@@ -1034,16 +959,16 @@ func TestAuditKeepsTheNewerAnswerToAPatch(t *testing.T) {
 		r := reflectPods(t, f)
 		f.Script(t, "list pods: delay 10s")
 		passUntilAudit(f)
-		pod := r.Get(Key{"default", "p"})
+		pod := r.pod("p")
 		patch := map[string]any{"metadata": map[string]any{"labels": map[string]any{"checked": "yes"}}}
-		patched, err := r.Patch(t.Context(), pod, "", patch, func(*Pod) bool { return true })
-		if err != nil {
+		if _, err := r.Patch(t.Context(), pod, "", patch, dropsNothing); err != nil {
 			t.Fatal(err)
 		}
+		patched := r.Get(pod.Key())
 		f.Script(t, "watch pods: stall") // so that only the audit can have changed the store
 		testkit.Pass(time.Minute)
 		r.wantAudits(t, 0, "clean 1")
-		version := r.Get(Key{"default", "p"}).ResourceVersion()
+		version := r.pod("p").ResourceVersion()
 		testkit.WantEqual(t, "version in the store", version, patched.ResourceVersion())
 	})
 }
@@ -1059,22 +984,18 @@ func TestAuditThatTheServerCannotAnswerIsAList(t *testing.T) {
 		return fakekube.Fault{On: listOfPods, Do: fakekube.Reply{Code: 500, Body: body}}
 	}
 	ignoreTheVersion := func(f *fakekube.Server) fakekube.Fault {
-		answer := func(w http.ResponseWriter, q *http.Request) {
-			f.AddNode("n") // so that the newest version is another one
-			q.URL.RawQuery = ""
-			f.ServeHTTP(w, q)
-		}
-		return fakekube.Fault{On: listOfPods, Do: fakekube.Handle(answer)}
+		return fakekube.Fault{On: listOfPods, Do: answerWithoutAVersion(f, func(*http.Request) {})}
 	}
 	for _, row := range []struct {
 		name  string
 		fault func(*fakekube.Server) fakekube.Fault
+		lists int // the audit and the list in its place; ignoreTheVersion makes one more of the audit
 	}{
-		{"the version is compacted", refuse(410, "Expired")},
-		{"the server lags", refuse(504, "Timeout")},
-		{"the server lags, and has an older version of Kubernetes", ofTheFuture},
-		{"exact versions are not supported", refuse(400, "BadRequest")},
-		{"exact versions are ignored", ignoreTheVersion},
+		{"the version is compacted", refuse(410, "Expired"), 2},
+		{"the server lags", refuse(504, "Timeout"), 2},
+		{"the server lags, and has an older version of Kubernetes", ofTheFuture, 2},
+		{"exact versions are not supported", refuse(400, "BadRequest"), 2},
+		{"exact versions are ignored", ignoreTheVersion, 3},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
@@ -1086,9 +1007,8 @@ func TestAuditThatTheServerCannotAnswerIsAList(t *testing.T) {
 				testkit.Pass(untilAudit)
 				r.wantInSync(t, f)
 				r.wantAudits(t, 0, "skipped 1")
-				testkit.WantText(t, r.metrics.Text(), `podcount_relists_total{kind="Pod",reason="hour"} 1`)
-				// These are the audit and the list in its place, or the audit and what ignoreTheVersion makes of it.
-				testkit.WantNumber(t, "lists after the first", len(podLists(f))-1, 2)
+				testkit.WantText(t, r.report.Metrics.Text(), `podcount_relists_total{kind="Pod",reason="hour"} 1`)
+				testkit.WantNumber(t, "lists after the first", len(podLists(f))-1, row.lists)
 				testkit.Pass(untilAudit)
 				r.wantAudits(t, 0, "clean 1", "skipped 1")
 			})
@@ -1102,12 +1022,12 @@ func TestAuditThatFailsDoesNotStopTheWatch(t *testing.T) {
 		f.Script(t, `list pods, 3 times: reply 503 body "overloaded"`)
 		testkit.Pass(untilAudit)
 		fixture.AddPods(f, 3)
-		synctest.Wait()
+		testkit.Pass(4 * ending.InitialBackoff) // An audit may just have failed.
 		r.wantInSync(t, f)
 		testkit.WantBetween(t, "lists: the first, and audits", len(podLists(f)), 2, 4)
-		testkit.Pass(2*auditRetry + untilAudit)
+		testkit.Pass(4*audit.RetryAfter + untilAudit)
 		r.wantInSync(t, f)
-		testkit.WantText(t, r.metrics.Text(), `podcount_audits_total{kind="Pod",result="clean"}`)
+		testkit.WantText(t, r.report.Metrics.Text(), `podcount_audits_total{kind="Pod",result="clean"}`)
 	})
 }
 
@@ -1116,7 +1036,7 @@ func TestAuditThatAProxyCutsOffIsTriedAgain(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectPods(t, f)
 		f.Script(t, `list pods: reply 504 body "gateway timeout"`)
-		testkit.Pass(untilAudit + 2*auditRetry)
+		testkit.Pass(untilAudit + 2*audit.RetryAfter)
 		r.wantAudits(t, 0, "clean 1", "failed 1")
 		testkit.WantNumber(t, "lists without a version", len(podLists(f))-len(audits(f)), 1)
 	})
@@ -1131,7 +1051,7 @@ func TestListReplacesTheThirdAuditIfTwoHaveFailed(t *testing.T) {
 		f.AddPod("default", "lost", "")
 		passUntilAudit(f)
 		testkit.WantNumber(t, "pods after one failed audit", r.Len(), 3)
-		testkit.Pass(4*auditRetry + time.Minute)
+		testkit.Pass(4*audit.RetryAfter + time.Minute)
 		r.wantInSync(t, f)
 		r.wantAudits(t, 0, "failed 2", "skipped 1")
 	})
@@ -1148,7 +1068,7 @@ func TestConfirmInterruptsAnAudit(t *testing.T) {
 		if err := r.Confirm(t.Context(), elected); err != nil {
 			t.Fatal(err)
 		}
-		testkit.WantBetween(t, "time until the cache was confirmed", time.Since(elected), 0, 2*confirmPatience)
+		testkit.WantBetween(t, "time until the cache was confirmed", time.Since(elected), 0, 2*position.ConfirmPatience)
 		r.wantInSync(t, f)
 	})
 }
@@ -1161,14 +1081,14 @@ func TestAuditThatIsCutOffChangesNothing(t *testing.T) {
 		testkit.Pass(untilAudit)
 		testkit.WantEqual(t, "deltas", r.deltas, nil)
 		r.wantInSync(t, f)
-		testkit.Pass(2 * auditRetry)
+		testkit.Pass(2 * audit.RetryAfter)
 		r.wantAudits(t, 0, "clean 1", "failed 1")
 	})
 }
 
 func TestAuditComesInPagesIfListsDo(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		fixture.AddPods(f, pageLimit+500)
+		fixture.AddPods(f, pages.Limit+500)
 		f.Script(t, "list pods, 2 times: cut after 5000 bytes")
 		r := reflectPods(t, f)
 		testkit.Pass(untilAudit + time.Minute)
@@ -1199,12 +1119,8 @@ func TestAuditNamesAtMostFiveObjects(t *testing.T) {
 }
 
 func TestSameVersionInAnotherFormIsDriftOnlyForCoreKinds(t *testing.T) {
-	client := newAnonymousClient(nil, quietLog())
-	defer client.Close()
-	core := newPodCache(client, quietLog(), *podKind())
-	kind := *podKind()
-	kind.API = "/apis/example.com/v1"
-	custom := newPodCache(client, quietLog(), kind)
+	core, custom := podKind(), podKind()
+	custom.API = "/apis/example.com/v1"
 	old := makePod("a", "1", "10", "x")
 	otherForm := makePod("a", "1", "10", "y")
 	newer := makePod("a", "1", "11", "y")
@@ -1218,25 +1134,11 @@ func TestSameVersionInAnotherFormIsDriftOnlyForCoreKinds(t *testing.T) {
 		{"an object that was missing", Delta[*Pod]{New: newer}, true},
 		{"an object that is gone", Delta[*Pod]{Old: old}, true},
 	} {
-		if core.isHarmless(row.difference) {
-			t.Errorf("%s of a pod is no drift", row.name)
-		}
-		testkit.WantEqual(t, row.name+" of a custom resource is drift", !custom.isHarmless(row.difference), row.isDrift)
+		differences := []Delta[*Pod]{row.difference}
+		testkit.WantNumber(t, row.name+" of a pod: drift", len(driftOf(core, differences)), 1)
+		isDrift := len(driftOf(custom, differences)) > 0
+		testkit.WantEqual(t, row.name+" of a custom resource is drift", isDrift, row.isDrift)
 	}
-}
-
-func TestVersionsThatAreNoNumbersAreNotAudited(t *testing.T) {
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		fixture.AddPods(f, 1)
-		f.Inject(t, fakekube.Fault{On: listOfPods, Do: fakekube.Reply{
-			Body: `{"kind":"PodList","metadata":{"resourceVersion":"odd"},"items":[]}`,
-		}})
-		f.Inject(t, fakekube.Fault{On: watchOfPods, Times: fakekube.Always, Do: fakekube.Stall{}})
-		r := reflectPods(t, f)
-		testkit.Pass(untilAudit)
-		testkit.WantNumber(t, "lists at an exact version", len(audits(f)), 0)
-		r.wantInSync(t, f)
-	})
 }
 
 func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
@@ -1261,19 +1163,19 @@ func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
 		f.Inject(t, fakekube.Fault{On: watchOfPods, Do: fakekube.Reply{Body: strings.Join(events, "\n")}})
 		r := reflectPods(t, f)
 		testkit.WantEqual(t, "deltas", r.deltas, []string{"+a", "-a", "+a", "-a", "+a"})
-		pod := r.Get(Key{"default", "a"})
+		pod := r.pod("a")
 		if pod == nil {
 			t.Fatal("the store does not hold the pod")
 		}
 		testkit.WantEqual(t, "uid", pod.UID(), "u3")
-		testkit.WantNumber(t, "count of n2", r.byNode.Count("n2"), 0)
-		testkit.WantNumber(t, "count of n3", r.byNode.Count("n3"), 1)
+		testkit.WantNumber(t, "count of n2", r.byNode.Count(Key{Name: "n2"}), 0)
+		testkit.WantNumber(t, "count of n3", r.byNode.Count(Key{Name: "n3"}), 1)
 	})
 }
 
 func TestListInPagesOnceWholeListsHaveFailed(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		fixture.AddPods(f, pageLimit+500)
+		fixture.AddPods(f, pages.Limit+500)
 		f.Script(t, "list pods, 2 times: cut after 5000 bytes")
 		r := reflectPods(t, f)
 		testkit.Pass(time.Minute)
@@ -1290,7 +1192,7 @@ func TestListInPagesOnceWholeListsHaveFailed(t *testing.T) {
 
 func TestExpiredPageStartsTheListAgainOnce(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		fixture.AddPods(f, pageLimit+500)
+		fixture.AddPods(f, pages.Limit+500)
 		f.Script(t, "list pods, 2 times: cut after 5000 bytes")
 		isLaterPage := func(request fakekube.Request) bool {
 			return suite.IsList("pods")(request) && request.Query.Has("continue")
@@ -1316,7 +1218,7 @@ func TestPageThatBreaksOffIsRequestedOnceMore(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				fixture.AddPods(f, pageLimit+500)
+				fixture.AddPods(f, pages.Limit+500)
 				f.Script(t, "list pods"+isPage+", "+row.cuts+": cut after 5000 bytes")
 				f.Script(t, "list pods, 2 times: cut after 5000 bytes")
 				r := reflectPods(t, f)
@@ -1326,20 +1228,6 @@ func TestPageThatBreaksOffIsRequestedOnceMore(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestOutageDoesNotLeadToPages(t *testing.T) {
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.Script(t, `list pods, 4 times: reply 503 body "no endpoints available"`)
-		r := reflectPods(t, f)
-		testkit.Pass(time.Minute)
-		r.wantInSync(t, f)
-		for _, list := range podLists(f) {
-			if list.Query.Has("limit") {
-				t.Errorf("%v asks for a page, want whole lists", list)
-			}
-		}
-	})
 }
 
 func TestFailedListIsThrownAwayWhole(t *testing.T) {
@@ -1396,6 +1284,7 @@ func TestSilentListIsCut(t *testing.T) {
 }
 
 func TestSlowListLogsItsProgress(t *testing.T) {
+	const slowList = 2 * time.Second
 	pauseInTheMiddle := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", wire.JSON)
 		io.WriteString(w, `{"metadata":{"resourceVersion":"5"},"items":[`)
@@ -1583,20 +1472,20 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 		{
 			"a pod a minute",
 			fakekube.Fault{Do: fakekube.Handle(trickle(1000))},
-			listTimeout.String(),
+			pages.Timeout.String(),
 		},
 		{
 			"slow empty pages",
 			fakekube.Fault{
-				Times: int(listTimeout/pageDelay) + 1,
+				Times: int(pages.Timeout/pageDelay) + 1,
 				Delay: pageDelay,
 				Do:    fakekube.Handle(emptyPages()),
 			},
-			listTimeout.String(),
+			pages.Timeout.String(),
 		},
 		{
 			"fast empty pages",
-			fakekube.Fault{Times: listLimit/pageLimit + 1, Do: fakekube.Handle(emptyPages())},
+			fakekube.Fault{Times: listLimit/pages.Limit + 1, Do: fakekube.Handle(emptyPages())},
 			"after 1001 pages",
 		},
 	} {
@@ -1609,7 +1498,7 @@ func TestListWithoutEndIsAnErrorThatNamesTheBound(t *testing.T) {
 				p := podcount.Start(t, f)
 				suite.MeetFaults(t, f)
 				start := time.Now()
-				for !strings.Contains(p.Log.String(), "cannot list") && time.Since(start) <= listTimeout {
+				for !strings.Contains(p.Log.String(), "cannot list") && time.Since(start) <= pages.Timeout {
 					testkit.Pass(time.Second)
 				}
 				testkit.WantText(t, p.Log.String(), `err="list pods: `, row.bound)
@@ -1625,9 +1514,9 @@ func TestListOfTooManyObjectsIsAnError(t *testing.T) {
 		defer client.Close()
 		r := newPodCache(client, quietLog(), *podKind("app"))
 		for pods := range 4 {
-			listing := r.BeginList()
+			listing := r.NewListing()
 			listing.count = listLimit - 2
-			_, err := r.readList(t.Context(), r.newListRequest(), listing)
+			_, err := r.readList(t.Context(), r.newRequest("PartialObjectMetadataList"), listing)
 			want := ""
 			if pods > 2 {
 				want = "list pods: the list has more than 2000000 objects: if they are pods, " +
@@ -1644,7 +1533,7 @@ func TestSlowListSucceedsWithinItsTimeLimit(t *testing.T) {
 		f.AddNode("cp", suite.ControlPlane)
 		f.Inject(t, fakekube.Fault{On: listOfPods, Do: fakekube.Handle(trickle(9))})
 		podcount.Start(t, f)
-		testkit.Pass(listTimeout - time.Minute)
+		testkit.Pass(pages.Timeout - time.Minute)
 		suite.WantLabel(t, f, "cp", suite.TotalLabel, "1")
 		testkit.WantNumber(t, "lists", len(podLists(f)), 1)
 	})
@@ -2007,16 +1896,6 @@ func TestWatchesThatEndAtOnceBackOffAndAreSaidOnce(t *testing.T) {
 	})
 }
 
-// A server may end a watch for a good reason just after it has begun.
-func TestSingleBriefWatchIsResumedAtOnce(t *testing.T) {
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		endAfterABookmark(f, 1)
-		r := reflectPods(t, f)
-		testkit.WantNumber(t, "watches before any time has passed", len(podWatches(f)), 2)
-		testkit.WantNumber(t, "warnings", strings.Count(r.log.String(), "level=WARN"), 0)
-	})
-}
-
 // The events of a watch do not prove that the next one will not expire.
 func TestWatchesThatExpireAgainAndAgainBackOff(t *testing.T) {
 	expired, _ := json.Marshal(fakekube.Status(410, "Expired", "too old resource version", nil))
@@ -2038,29 +1917,21 @@ func TestWatchesThatExpireAgainAndAgainBackOff(t *testing.T) {
 	}
 }
 
-func TestWatchThatExpiresAfterALongTimeIsListedAgainSoon(t *testing.T) {
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		reflectPods(t, f)
-		for range 5 {
-			testkit.Pass(backoffResetAfter + time.Minute)
-			f.Inject(t, suite.StatusFault(watchOfPods, 1, 410, "Expired", nil))
-			before := len(podLists(f))
-			f.EndWatches()
-			testkit.Pass(2*initialBackoff + time.Millisecond)
-			testkit.WantNumber(t, "lists since the watch expired", len(podLists(f))-before, 1)
-		}
-	})
-}
-
 func TestRetryAfterOfAnExpiredWatchIsHonoured(t *testing.T) {
-	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.Inject(t, suite.StatusFault(watchOfPods, 1, 410, "Expired", nil, "Retry-After", "60"))
-		reflectPods(t, f)
-		testkit.Pass(59 * time.Second)
-		testkit.WantNumber(t, "lists before its end", len(podLists(f)), 1)
-		testkit.Pass(14 * time.Second) // with the jitter
-		testkit.WantNumber(t, "lists after its end", len(podLists(f)), 2)
-	})
+	inAnEvent, _ := json.Marshal(fakekube.Status(410, "Expired", "", fakekube.Object{"retryAfterSeconds": 60}))
+	for _, fault := range []fakekube.Fault{
+		suite.StatusFault(watchOfPods, 1, 410, "Expired", nil, "Retry-After", "60"),
+		{On: watchOfPods, Do: fakekube.Reply{Body: jsonEvent("ERROR", string(inAnEvent))}},
+	} {
+		suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+			f.Inject(t, fault)
+			reflectPods(t, f)
+			testkit.Pass(59 * time.Second)
+			testkit.WantNumber(t, "lists before its end", len(podLists(f)), 1)
+			testkit.Pass(14 * time.Second) // with the jitter
+			testkit.WantNumber(t, "lists after its end", len(podLists(f)), 2)
+		})
+	}
 }
 
 // tooNew is a version that no server ever reaches.
@@ -2092,7 +1963,7 @@ func TestVersionThatContradictsLaterOnesLeadsToAList(t *testing.T) {
 				row.later(f)
 				testkit.Pass(2 * time.Second)
 				r.wantInSync(t, f)
-				testkit.WantText(t, r.metrics.Text(), `podcount_relists_total{kind="Pod",reason="contradiction"} 1`)
+				testkit.WantText(t, r.report.Metrics.Text(), `podcount_relists_total{kind="Pod",reason="contradiction"} 1`)
 				testkit.WantText(t, r.log.String(), `msg="cannot trust the watch"`, "comes after version "+tooNew)
 			})
 		})
@@ -2118,21 +1989,21 @@ func TestAnswerWithAVersionThatTheWatchNeverReachesLeadsToAList(t *testing.T) {
 		fixture.AddPods(f, 2)
 		r := reflectPods(t, f)
 		for range 3 { // A proxy may end each watch before the time is over.
-			testkit.Pass(answerPatience * 3 / 5)
+			testkit.Pass(position.AnswerPatience * 3 / 5)
 			f.EndWatches()
 		}
 		setVersion(t, f, tooNew)
-		_, err := r.Patch(t.Context(), r.Get(Key{"default", "web-0"}), "", map[string]any{}, func(*Pod) bool { return true })
+		_, err := r.Patch(t.Context(), r.pod("web-0"), "", map[string]any{}, dropsNothing)
 		if err != nil {
 			t.Fatal(err)
 		}
 		f.Put("pods", onNode(podNamed(f, "web-0"), "n1"))
-		testkit.Pass(answerPatience / 2)
-		testkit.WantEqual(t, "the node before the answer is doubted", r.Get(Key{"default", "web-0"}).NodeName, "")
+		testkit.Pass(position.AnswerPatience / 2)
+		testkit.WantEqual(t, "the node before the answer is doubted", r.pod("web-0").NodeName, "")
 		f.EndWatches()
-		testkit.Pass(answerPatience) // in which bookmarks come
+		testkit.Pass(position.AnswerPatience) // in which bookmarks come
 		r.wantInSync(t, f)
-		testkit.WantText(t, r.metrics.Text(), `podcount_relists_total{kind="Pod",reason="contradiction"} 1`)
+		testkit.WantText(t, r.report.Metrics.Text(), `podcount_relists_total{kind="Pod",reason="contradiction"} 1`)
 		testkit.WantText(t, r.log.String(), "versions have gone back", "from="+tooNew)
 		testkit.Pass(10 * time.Minute)
 		testkit.WantNumber(t, "lists", len(podLists(f)), 2)
@@ -2140,6 +2011,15 @@ func TestAnswerWithAVersionThatTheWatchNeverReachesLeadsToAList(t *testing.T) {
 }
 
 // While the list of an audit lasts, no watch is open that could reach the version of an answer.
+// patchAfterAnotherChange lets another pod change, and then patches a pod.
+func patchAfterAnotherChange(t *testing.T, f *fakekube.Server, r *testReflector) {
+	t.Helper()
+	f.AddPod("default", "older-than-the-answer", "")
+	patch := map[string]any{"metadata": map[string]any{"labels": map[string]any{"checked": "yes"}}}
+	_, err := r.Patch(t.Context(), r.pod("web-0"), "", patch, dropsNothing)
+	testkit.WantError(t, "Patch", err, "")
+}
+
 func TestAnswerDuringASlowAuditIsNotDoubted(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		fixture.AddPods(f, 2)
@@ -2148,16 +2028,31 @@ func TestAnswerDuringASlowAuditIsNotDoubted(t *testing.T) {
 		for slow.Used() == 0 {
 			testkit.Pass(time.Second)
 		}
-		f.AddPod("default", "older-than-the-answer", "")
-		patch := map[string]any{"metadata": map[string]any{"labels": map[string]any{"checked": "yes"}}}
-		_, err := r.Patch(t.Context(), r.Get(Key{"default", "web-0"}), "", patch, func(*Pod) bool { return true })
-		if err != nil {
-			t.Fatal(err)
-		}
+		patchAfterAnotherChange(t, f, r)
 		testkit.Pass(5 * time.Minute)
 		r.wantInSync(t, f)
 		r.wantAudits(t, 0, "clean 1")
 		testkit.WantNumber(t, "lists and audits", len(podLists(f)), 2)
+	})
+}
+
+func TestAnswerDuringASlowListIsNotDoubted(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		fixture.AddPods(f, 2)
+		r := reflectPods(t, f)
+		testkit.Pass(5 * time.Minute)
+		patchAndWait := func(*http.Request) {
+			patchAfterAnotherChange(t, f, r)
+			testkit.Pass(140 * time.Second)
+		}
+		f.Inject(t, fakekube.Fault{On: listOfPods, Do: answerOf(f, patchAndWait)})
+		f.Script(t, "watch pods: refuse 410")
+		f.EndWatches()
+		testkit.Pass(5 * time.Minute)
+		r.wantInSync(t, f)
+		if strings.Contains(r.report.Metrics.Text(), `reason="contradiction"`) {
+			t.Error("the answer is taken for a contradiction")
+		}
 	})
 }
 
@@ -2191,10 +2086,10 @@ func TestAuditThatCannotAskForTheNewestVersionFails(t *testing.T) {
 		isQuestion := func(request fakekube.Request) bool { return request.Query.Get("limit") == "1" }
 		f.Inject(t, suite.StatusFault(fakekube.Requests{If: isQuestion}, 2, 503, "ServiceUnavailable", nil))
 		r := reflectPods(t, f)
-		testkit.Pass(untilAudit + 4*auditRetry)
+		testkit.Pass(untilAudit + 4*audit.RetryAfter)
 		r.wantAudits(t, 0, "failed 2", "skipped 1")
 		r.wantInSync(t, f)
-		testkit.WantEqual(t, "lists come in pages", r.usesPages, false)
+		testkit.WantEqual(t, "lists come in pages", r.lists.UsesPages, false)
 		testkit.WantText(t, r.log.String(), `err="list pods: 503`)
 	})
 }
@@ -2214,7 +2109,7 @@ func TestWatchThatBringsOnlyWhiteSpaceIsSilent(t *testing.T) {
 		fixture.AddPods(f, 1)
 		testkit.Pass(kube.Silence + time.Second)
 		r.wantInSync(t, f)
-		testkit.WantEqual(t, "the outcome", r.State().LastWatch.Outcome, "silent")
+		testkit.WantEqual(t, "the outcome", r.State().LastWatch.Outcome, "silence")
 	})
 }
 
@@ -2263,12 +2158,10 @@ func TestKindWithoutAMetricCanBePatched(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPod("default", "p", "")
 		r := reflectPods(t, f)
-		pod := r.Get(Key{"default", "p"})
+		pod := r.pod("p")
 		patch := map[string]any{"metadata": map[string]any{"labels": map[string]any{"checked": "yes"}}}
-		patched, err := r.Patch(t.Context(), pod, "", patch, func(*Pod) bool { return true })
-		if err != nil || patched == nil {
-			t.Errorf("Patch returned the pod %v and the error %v, want a pod and no error", patched, err)
-		}
+		_, err := r.Patch(t.Context(), pod, "", patch, dropsNothing)
+		testkit.WantError(t, "Patch", err, "")
 		testkit.WantEqual(t, "writes", len(suite.WritesTo(f)), 1)
 	})
 }
@@ -2315,7 +2208,6 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 	for _, row := range []struct {
 		name     string
 		before   func(t *testing.T, f *fakekube.Server, r *testReflector) // ends when this replica is elected
-		during   func(t *testing.T, f *fakekube.Server, r *testReflector) // runs while Confirm does
 		shortest time.Duration                                            // Confirm takes at least this long
 		longest  time.Duration                                            // Confirm takes at most this long
 		relist   string                                                   // the reason of a list that Confirm demands
@@ -2323,16 +2215,6 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 		{
 			name:   "the watch has seen the newest version",
 			before: func(_ *testing.T, f *fakekube.Server, _ *testReflector) { f.AddPod("default", "new", "") },
-		},
-		{
-			name:   "an event brings a newer version",
-			before: func(_ *testing.T, f *fakekube.Server, _ *testReflector) { changeSomethingElse(f) },
-			during: func(_ *testing.T, f *fakekube.Server, _ *testReflector) {
-				testkit.Pass(300 * time.Millisecond)
-				f.AddPod("default", "new", "")
-			},
-			shortest: 299 * time.Millisecond,
-			longest:  300 * time.Millisecond,
 		},
 		{
 			name: "a bookmark brings the newest version",
@@ -2351,8 +2233,8 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 				f.AddPod("default", "new", "")
 				changeSomethingElse(f)
 			},
-			shortest: confirmPatience - 1,
-			longest:  confirmPatience,
+			shortest: position.ConfirmPatience - 1,
+			longest:  position.ConfirmPatience,
 			relist:   "elected",
 		},
 		{
@@ -2362,8 +2244,8 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 				synctest.Wait()
 				f.AddPod("default", "new", "")
 			},
-			shortest: confirmPatience - 1,
-			longest:  confirmPatience,
+			shortest: position.ConfirmPatience - 1,
+			longest:  position.ConfirmPatience,
 			relist:   "elected",
 		},
 		{
@@ -2399,26 +2281,12 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 				f.Script(t, "list pods: delay 5s")
 				f.Script(t, "watch pods: refuse 410")
 				f.EndWatches()
-				testkit.Pass(2 * initialBackoff)
+				testkit.Pass(2 * ending.InitialBackoff)
 				testkit.WantNumber(t, "lists when this replica is elected", len(podLists(f)), 2)
 				changeSomethingElse(f)
 			},
 			shortest: 3 * time.Second,
 			longest:  5 * time.Second,
-		},
-		{
-			name: "a list from before ends",
-			before: func(t *testing.T, f *fakekube.Server, _ *testReflector) {
-				f.Inject(t, fakekube.Fault{On: listOfPods, Do: fakekube.Handle(slowOldList)})
-				f.Script(t, "watch pods: refuse 410")
-				f.EndWatches()
-				testkit.Pass(2 * initialBackoff)
-				testkit.WantNumber(t, "lists when this replica is elected", len(podLists(f)), 2)
-				f.AddPod("default", "new", "")
-			},
-			shortest: slowOldListTakes - 2*initialBackoff,
-			longest:  slowOldListTakes,
-			relist:   "elected",
 		},
 		{
 			name: "versions have gone back",
@@ -2443,7 +2311,7 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 			before: func(t *testing.T, f *fakekube.Server, _ *testReflector) {
 				f.AddPod("default", "new", "")
 				questions := fakekube.Requests{If: isVersionQuestion}
-				f.Inject(t, suite.StatusFault(questions, maxQuestions, 429, "TooManyRequests", nil, "Retry-After", "1"))
+				f.Inject(t, suite.StatusFault(questions, position.MaxQuestions, 429, "TooManyRequests", nil, "Retry-After", "1"))
 			},
 			shortest: 3 * time.Second,
 			longest:  6 * time.Second, // with the jitter
@@ -2455,18 +2323,18 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 				f.AddPod("default", "new", "")
 				f.Script(t, "list pods: stall")
 			},
-			shortest: confirmTimeout,
-			longest:  confirmTimeout + 2*initialBackoff,
+			shortest: position.ConfirmTimeout,
+			longest:  position.ConfirmTimeout + 2*ending.InitialBackoff,
 		},
 		{
 			name: "the question always fails",
 			before: func(t *testing.T, f *fakekube.Server, _ *testReflector) {
 				f.AddPod("default", "new", "")
 				questions := fakekube.Requests{If: isVersionQuestion}
-				f.Inject(t, suite.StatusFault(questions, maxQuestions, 500, "InternalError", nil))
+				f.Inject(t, suite.StatusFault(questions, position.MaxQuestions, 500, "InternalError", nil))
 			},
-			shortest: (1 + 2 + 4) * initialBackoff,
-			longest:  2 * (1 + 2 + 4) * initialBackoff,
+			shortest: (1 + 2 + 4) * ending.InitialBackoff,
+			longest:  2 * (1 + 2 + 4) * ending.InitialBackoff,
 			relist:   "elected",
 		},
 	} {
@@ -2477,15 +2345,12 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 				testkit.Pass(time.Second)
 				row.before(t, f, r)
 				results := r.startConfirm(t.Context())
-				if row.during != nil {
-					row.during(t, f, r)
-				}
 				confirm := <-results
 				testkit.WantError(t, "Confirm", confirm.err, "")
 				testkit.WantBetween(t, "time that it took", confirm.took, row.shortest, row.longest)
 				r.wantInSync(t, f)
 				for _, reason := range []string{"elected", "restored"} {
-					lists := strings.Count(r.metrics.Text(), fmt.Sprintf("reason=%q} 1", reason))
+					lists := strings.Count(r.report.Metrics.Text(), fmt.Sprintf("reason=%q} 1", reason))
 					want := 0
 					if reason == row.relist {
 						want = 1
@@ -2502,17 +2367,6 @@ func TestConfirmWaitsUntilTheStoreIsNewEnough(t *testing.T) {
 	}
 }
 
-const slowOldListTakes = 5 * time.Second
-
-// slowOldList answers at once with the beginning of a list, and later with its end. The list has the version 1.
-func slowOldList(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", wire.JSON)
-	io.WriteString(w, `{"metadata":{"resourceVersion":"1"},"items":[`)
-	http.NewResponseController(w).Flush()
-	retry.Sleep(r.Context(), slowOldListTakes)
-	io.WriteString(w, "]}")
-}
-
 func TestListSinceTheElectionNeedsNoQuestion(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		since := time.Now()
@@ -2527,15 +2381,24 @@ func TestListSinceTheElectionNeedsNoQuestion(t *testing.T) {
 }
 
 // Confirm returns when the version is new enough. The store must have the objects by then.
-func TestVersionMovesOnceItsEventIsApplied(t *testing.T) {
+func TestVersionMovesOnceItsChangesAreHandedOn(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		r := reflectPods(t, f)
 		var versions []string // at each change of the store
 		r.Subscribe(func(Delta[*Pod]) { versions = append(versions, r.State().ResourceVersion) })
-		before := r.State().ResourceVersion
-		fixture.AddPods(f, 1)
+		ofTheList := r.State().ResourceVersion
+		f.AddPod("default", "in-an-event", "")
 		synctest.Wait()
-		testkit.WantEqual(t, "the versions", versions, []string{before})
+		f.LoseEvents(1)
+		f.AddPod("default", "in-an-audit", "")
+		f.Inject(t, fakekube.Fault{On: listOfPods, Do: answerWithoutAVersion(f, func(*http.Request) {})})
+		passUntilAudit(f)
+		audited := audits(f)[0].Query.Get("resourceVersion")
+		testkit.Pass(time.Second)
+		testkit.WantEqual(t, "the versions", versions, []string{ofTheList, audited})
+		if r.State().ResourceVersion == audited {
+			t.Error("the list of the audit has not moved the version")
+		}
 	})
 }
 
@@ -2567,7 +2430,7 @@ func TestStopEndsConfirmAtOnce(t *testing.T) {
 	}{
 		{"in the question", "list pods: stall", time.Second},
 		{"in the backoff of the question", "list pods, always: refuse 503", time.Minute},
-		{"while it waits for the watch", "", confirmPatience / 2},
+		{"while it waits for the watch", "", position.ConfirmPatience / 2},
 		{"in the list", "list pods, skip 1, always: stall", time.Second},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -2591,6 +2454,220 @@ func TestStopEndsConfirmAtOnce(t *testing.T) {
 			})
 		})
 	}
+}
+
+// holdChanges returns functions that wait until the reflector hands on its next change, and let it go on. It must be
+// called before the reflector runs. Until go on is called, the reflector hands on nothing more.
+func (r *testReflector) holdChanges() (await, goOn func()) {
+	taken := make(chan struct{})
+	release := make(chan struct{})
+	isFirst := true
+	r.Subscribe(func(Delta[*Pod]) {
+		if isFirst {
+			isFirst = false
+			close(taken)
+			<-release
+		}
+	})
+	await = func() {
+		<-taken
+		synctest.Wait()
+	}
+	return await, func() { close(release) }
+}
+
+// wantUnconfirmed fails the test if Confirm has returned. what says when that is.
+func wantUnconfirmed(t *testing.T, what string, results <-chan confirmResult) {
+	t.Helper()
+	testkit.WantNumber(t, "results of Confirm "+what, len(results), 0)
+}
+
+// answerOf answers a request as the server would now, but sends the answer later: meanwhile must return before that.
+func answerOf(f *fakekube.Server, meanwhile func(r *http.Request)) fakekube.Handle {
+	return func(w http.ResponseWriter, r *http.Request) {
+		answer := httptest.NewRecorder()
+		f.ServeHTTP(answer, r)
+		meanwhile(r)
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.Code)
+		w.Write(answer.Body.Bytes())
+	}
+}
+
+// answerWithoutAVersion answers as a server that ignores which version an audit asks for. It calls meanwhile before it
+// sends the answer.
+func answerWithoutAVersion(f *fakekube.Server, meanwhile func(r *http.Request)) fakekube.Handle {
+	return func(w http.ResponseWriter, r *http.Request) {
+		f.AddNode("n") // so that the newest version is another one
+		r.URL.RawQuery = ""
+		answerOf(f, meanwhile)(w, r)
+	}
+}
+
+// A new leader waits for Synced, and then for Confirm, which must know the list by then.
+func TestListIsRecordedBeforeItCountsAsTheFirst(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		elected := time.Now()
+		confirmed := make(chan error, 1)
+		reflectPods(t, f, func(r *testReflector) {
+			markSynced := r.markSynced
+			r.markSynced = sync.OnceFunc(func() {
+				atOnce, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				confirmed <- r.Confirm(atOnce, elected)
+				markSynced()
+			})
+		})
+		testkit.WantError(t, "Confirm", <-confirmed, "")
+		testkit.WantNumber(t, "questions", len(versionQuestions(f)), 0)
+	})
+}
+
+// A new leader must find the list's objects in the cache, and their keys in the queue.
+func TestListConfirmsAfterItsChangesAreHandedOn(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		var awaitChange, goOn func()
+		r := reflectPods(t, f, func(r *testReflector) { awaitChange, goOn = r.holdChanges() })
+		testkit.Pass(time.Second)
+		f.LoseEvents(1)
+		f.AddPod("default", "new", "")
+		results := r.startConfirm(t.Context())
+		awaitChange() // of the list that Confirm demands
+		wantUnconfirmed(t, "while a change is handed on", results)
+		goOn()
+		testkit.WantError(t, "Confirm", (<-results).err, "")
+		r.wantInSync(t, f)
+	})
+}
+
+// The list may be older than the answer, which says nothing about a restored backup.
+func TestAnswerDuringAListIsNeitherDoubtedNorForgotten(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPod("default", "p", "")
+		r := reflectPods(t, f)
+		testkit.Pass(time.Minute)
+		var restore func()
+		patchMeanwhile := func(q *http.Request) {
+			f.AddNode("n") // The backup is newer than the list, and older than the answer.
+			restore = f.Snapshot()
+			patch := map[string]any{"metadata": map[string]any{"labels": map[string]any{"checked": "yes"}}}
+			_, err := r.Patch(q.Context(), r.pod("p"), "", patch, dropsNothing)
+			testkit.WantError(t, "Patch", err, "")
+		}
+		f.Inject(t, fakekube.Fault{On: listOfPods, Do: answerOf(f, patchMeanwhile)})
+		f.Script(t, "watch pods: refuse 410")
+		refusal := f.Script(t, "watch pods, always: refuse 503")[0]
+		f.EndWatches()
+		testkit.Pass(time.Minute)
+		if strings.Contains(r.log.String(), "versions have gone back") {
+			t.Error("the answer is taken for the sign of a restored backup")
+		}
+
+		r.net.Refuse()
+		restore()
+		r.wantRestoreNoticed(t, f, refusal)
+	})
+}
+
+// With -once, the list of a resource under /apis/ must not end in silence: nobody hears its error.
+func TestListOfCountsIsTriedAgainAfterAnUnknownHost(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		fixture.InstallCRD(f, &fixture.CRD{})
+		fixture.AddCount(f, "c", `{}`)
+		f.Script(t, "list counts: drop request") // Discovery has the only connection so far.
+		r := reflectCounts(t, f, func(r *testReflector) {
+			r.once = true
+			dials := 0
+			r.client = newAnonymousClient(func(ctx context.Context, network, address string) (net.Conn, error) {
+				dials++
+				if dials == 2 {
+					return nil, &net.DNSError{Err: "no such host", IsNotFound: true}
+				}
+				return r.net.Dial(ctx, network, address)
+			}, newLog(r.log, slog.LevelInfo))
+			t.Cleanup(r.client.Close)
+		})
+		testkit.Pass(30 * time.Second)
+		testkit.WantNumber(t, "Counts", r.Len(), 1)
+	})
+}
+
+// A removed resource confirms the cache, because then there is nothing to write. But first the cache must know it.
+func TestRemovalConfirmsAfterTheStoreIsEmpty(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		fixture.InstallCRD(f, &fixture.CRD{})
+		fixture.AddCount(f, "c", `{}`)
+		var awaitChange, goOn func()
+		r := reflectCounts(t, f, func(r *testReflector) { awaitChange, goOn = r.holdChanges() })
+		testkit.Pass(time.Minute)
+		testkit.WantNumber(t, "Counts", r.Len(), 1)
+		f.LoseEvents(1)
+		fixture.InstallCRD(f, nil)
+		results := r.startConfirm(t.Context())
+		awaitChange()
+		wantUnconfirmed(t, "while a removed object is handed on", results)
+		testkit.WantNumber(t, "Counts after the removal", r.Len(), 0)
+		if r.Installed() != nil {
+			t.Error("the resource still counts as installed")
+		}
+		goOn()
+		testkit.WantError(t, "Confirm", (<-results).err, "")
+	})
+}
+
+func TestNodeNamesComeWithWholeObjects(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddPod("default", "p", "n1")
+		r := startReflector(t, f, object.PodKind(), func(r *testReflector) { r.NeedWholeObjects() })
+		testkit.WantNumber(t, "pods of n1 in the list", r.byNode.Count(Key{Name: "n1"}), 1)
+		f.AddPod("default", "q", "n1")
+		synctest.Wait()
+		testkit.WantNumber(t, "pods of n1 with those of the watch", r.byNode.Count(Key{Name: "n1"}), 2)
+	})
+}
+
+// The page reads the state when it gets a step.
+func TestStateMayBeReadAtEachStep(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		fixture.AddPods(f, 1)
+		points := map[trace.Point]bool{}
+		r := reflectPods(t, f, func(r *testReflector) {
+			r.report.Trace.Listen(func(s trace.Step) {
+				points[s.Point] = true
+				r.State()
+			})
+		})
+		f.AddPod("default", "new", "")
+		testkit.Pass(time.Second)
+		f.Script(t, "watch pods: refuse 410")
+		f.EndWatches()
+		passUntilAudit(f)
+		changeSomethingElse(f)
+		testkit.WantError(t, "Confirm", (<-r.startConfirm(t.Context())).err, "")
+		synctest.Wait() // for the steps that follow the answer
+		for _, point := range []trace.Point{
+			trace.Listed, trace.Watching, trace.Frame, trace.Change, trace.Ended, trace.Audited,
+		} {
+			if !points[point] {
+				t.Errorf("no step %q was seen", point)
+			}
+		}
+	})
+}
+
+// The watch has not ended by itself, so it says nothing about the server.
+func TestWatchThatConfirmInterruptsIsNotJudged(t *testing.T) {
+	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		r := reflectPods(t, f)
+		testkit.Pass(100 * time.Millisecond)
+		changeSomethingElse(f)
+		confirm := <-r.startConfirm(t.Context())
+		testkit.WantBetween(t, "time that Confirm took", confirm.took, position.ConfirmPatience-1, position.ConfirmPatience)
+		synctest.Wait()
+		testkit.WantEqual(t, "the last watch", r.State().LastWatch, nil)
+		testkit.WantNumber(t, "warnings", strings.Count(r.log.String(), "level=WARN"), 0)
+		testkit.WantNumber(t, "watches", len(podWatches(f)), 2)
+	})
 }
 
 // BenchmarkWatchWithViewer measures a watch in JSON whose objects have 200 kB of annotations, as anybody may put on a
@@ -2636,17 +2713,14 @@ func benchmarkWatch(b *testing.B, listen func(*trace.Trace) (stop func())) {
 	client := newAnonymousClient(dial, log)
 	defer client.Close()
 	r := NewReflector(ReflectorOptions[*Pod]{
-		Client:  client,
-		Kind:    Kind[*Pod]{Name: "Pod", API: "/api/v1", Resource: "pods", New: func() *Pod { return new(Pod) }},
-		Store:   NewStore[*Pod](),
-		Log:     log,
-		Metrics: metrics.NewRegistry(),
-		Trace:   steps,
-
+		Sinks:         observe.Sinks{Log: log, Metrics: metrics.NewRegistry(), Trace: steps},
+		Client:        client,
+		Kind:          *podKind(),
+		Store:         NewStore[*Pod](),
 		ServerBackoff: newServerBackoff(),
+		Restores:      &position.Restores{},
 		ServerOutage:  logging.NewServerOutage(log, kube.IsUnanswered, nil),
 	})
-	r.resumeVersion = "1"
 	b.ReportAllocs()
 	for b.Loop() {
 		request := r.newRequest("")
@@ -2654,8 +2728,8 @@ func benchmarkWatch(b *testing.B, listen func(*trace.Trace) (stop func())) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if end := r.consume(b.Context(), request, body); end.err != io.EOF || end.events != n {
-			b.Fatal(end.err)
+		if end := r.consume(request, body, "1"); end.Err != io.EOF || end.Events != n {
+			b.Fatal(end.Err)
 		}
 		body.Close()
 	}

@@ -3,9 +3,9 @@ package deploy
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,11 +42,7 @@ type datasource struct{ Type, UID string }
 
 func readDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
-	text, err := os.ReadFile("dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &d); err != nil {
+	if err := json.Unmarshal([]byte(testkit.ReadFile(t, "dashboard.json")), &d); err != nil {
 		t.Fatal(err)
 	}
 	if len(d.Panels) < 10 || len(d.Templating.List) < 3 {
@@ -169,7 +165,7 @@ func TestQueriesOfTheDashboardAreValid(t *testing.T) {
 	for i, p := range readDashboard(t).Panels {
 		for j, target := range p.Targets {
 			expr := strings.ReplaceAll(target.Expr, "$__rate_interval", "5m")
-			rules += fmt.Sprintf("  - {record: panel%d_%d, expr: %s}\n", i, j, quote(expr))
+			rules += fmt.Sprintf("  - {record: panel%d_%d, expr: %s}\n", i, j, strconv.Quote(expr))
 		}
 	}
 	runPromtool(t, "check", "rules", writeTemp(t, "dashboard.yaml", rules))

@@ -12,13 +12,12 @@
 package deploy
 
 import (
+	"cmp"
 	"embed"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 )
 
 //go:embed templates/*.yaml count-crd.yaml count-sample.yaml
@@ -57,47 +56,24 @@ type Settings struct {
 	StuckAfter    time.Duration // a worker that needs longer for one key is stuck
 	LeaseDuration time.Duration // how long a leader that died keeps the Lease
 
-	ruleFile bool // the alerts are a rule file for every podcount, not a PrometheusRule for this one
+	// The alerts are a rule file for every podcount, not a PrometheusRule for this one. A test makes alerts.yaml so.
+	ruleFile bool
 }
 
 // Manifest returns the YAML of these parts, each of which must be one of Parts. Its errors name the flag to change.
 func Manifest(s Settings, parts ...string) (string, error) {
-	if err := s.check(); err != nil {
+	if err := cmp.Or(s.checkName(), s.checkImage()); err != nil {
 		return "", err
 	}
 	terms := newTerms(s)
 	var documents []string
-	for i, part := range parts {
-		if slices.Contains(parts[:i], part) {
-			return "", fmt.Errorf("-manifest names %q twice", part)
-		}
+	for _, part := range parts {
 		if err := s.checkPart(part); err != nil {
 			return "", err
 		}
-		text, err := terms.renderFile(fileOf(part))
-		if err != nil {
-			return "", err
-		}
-		documents = append(documents, text)
+		documents = append(documents, terms.renderFile(fileOf(part)))
 	}
 	return strings.Join(documents, "---\n"), nil
-}
-
-func (s Settings) check() error {
-	checks := []func() error{
-		s.checkName,
-		s.checkNamespace,
-		s.checkImage,
-		s.Pods.checkResources,
-		s.checkPrintable,
-		s.checkRights,
-	}
-	for _, check := range checks {
-		if err := check(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // nameSuffixes are the strings that the templates append to Settings.Name where a kind has several objects.
@@ -110,13 +86,11 @@ func (s Settings) checkName() error {
 		return fmt.Errorf("-leader-elect-resource-name %s: -manifest gives all objects this name, "+
 			"which must begin with podcount, as in podcount-%[1]s", s.Name)
 	}
-	if s.Once && len(s.Name) > 52 {
-		return fmt.Errorf("-leader-elect-resource-name %s has %d characters: with -once, a CronJob has this name, "+
-			"which may have 52 characters", s.Name, len(s.Name))
-	}
-	if len(s.Name) > 63 {
-		return fmt.Errorf("-leader-elect-resource-name %s has %d characters: -manifest gives all objects this name, "+
-			"and a label this value, which may have 63 characters", s.Name, len(s.Name))
+	// Kubernetes would cut a longer name in the names of the pods, by which the alerts know them.
+	const maxLength = 58 - len("-1234567890-")
+	if len(s.Name) > maxLength {
+		return fmt.Errorf("-leader-elect-resource-name %s has %d characters: with -manifest, it may have %d",
+			s.Name, len(s.Name), maxLength)
 	}
 	for _, suffix := range nameSuffixes {
 		if strings.HasSuffix(s.Name, suffix) {
@@ -127,44 +101,15 @@ func (s Settings) checkName() error {
 	return nil
 }
 
-func (s Settings) checkNamespace() error {
-	if s.Namespace == "" {
-		return errors.New("-manifest-namespace must not be empty: name the namespace in which the manifest puts podcount")
-	}
-	return nil
-}
-
-func (s Settings) checkImage() error {
-	if err := checkReference(s.Image); err != nil {
-		return fmt.Errorf("-image %q: %w: use [HOST[:PORT]/]PATH[:TAG][@DIGEST]", s.Image, err)
-	}
-	return nil
-}
-
-// checkPrintable returns an error if an argument or a label has a character that quote cannot write.
-func (s Settings) checkPrintable() error {
-	for _, text := range slices.Concat(s.Args, s.Labels) {
-		if strings.ContainsFunc(text, isUnprintable) {
-			return fmt.Errorf("-manifest: %q has a character that cannot be printed: leave it out", text)
-		}
-	}
-	return nil
-}
-
-func isUnprintable(c rune) bool { return !unicode.IsPrint(c) || c == unicode.ReplacementChar }
-
 func (s Settings) checkPart(part string) error {
 	if !slices.Contains(Parts, part) {
 		return fmt.Errorf("-manifest: unknown part %q; the parts are %s", part, strings.Join(Parts, ", "))
 	}
-	if IsForPrometheus(part) && s.Port == 0 {
+	if (part == "alerts" || part == "pod-monitor") && s.Port == 0 {
 		return fmt.Errorf("-manifest=%s: without -listen there is nothing that Prometheus could scrape", part)
 	}
 	return nil
 }
-
-// IsForPrometheus reports whether a part is about the metrics of a podcount that keeps running.
-func IsForPrometheus(part string) bool { return part == "alerts" || part == "pod-monitor" }
 
 // fileOf returns the file for a part. It is a template, except for the parts about Counts.
 func fileOf(part string) string {

@@ -3,7 +3,6 @@ package deploy
 import (
 	"fmt"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -49,16 +48,13 @@ func manifest(t *testing.T, s Settings, parts ...string) string {
 
 func TestFilesHereAreTheDefaultManifest(t *testing.T) {
 	for _, part := range Parts {
-		if part == "alerts" { // The file alerts.yaml is from AlertRules.
+		if part == "alerts" { // The file alerts.yaml is from alertRules.
 			continue
 		}
 		t.Run(part, func(t *testing.T) {
-			file, err := os.ReadFile(part + ".yaml")
-			if err != nil {
-				t.Fatal(err)
-			}
+			file := testkit.ReadFile(t, part+".yaml")
 			want := manifest(t, settings(), part)
-			testkit.WantEqual(t, "the file, which `make manifests` writes,", string(file), want)
+			testkit.WantEqual(t, "the file, which `make manifests` writes,", file, want)
 		})
 	}
 }
@@ -117,21 +113,6 @@ func TestTemplatesUseEveryTerm(t *testing.T) {
 	}
 }
 
-func TestUnknownTermInATemplateIsAnError(t *testing.T) {
-	rows := []struct{ template, want string }{
-		{"a: b #if nonsense\n", `there is no condition "nonsense"`},
-		{"#if nonsense\na: b\n", `there is no condition "nonsense"`},
-		{"a: $NONSENSE\n", "there is no value $NONSENSE"},
-	}
-	for _, row := range rows {
-		t.Run(row.template, func(t *testing.T) {
-			text, err := newTerms(settings()).render(row.template)
-			testkit.WantEqual(t, "the document", text, "")
-			testkit.WantError(t, "render", err, row.want)
-		})
-	}
-}
-
 func TestMarksOfATemplate(t *testing.T) {
 	terms := terms{
 		conditions: map[string]bool{"yes": true, "no": false},
@@ -147,13 +128,7 @@ func TestMarksOfATemplate(t *testing.T) {
 		{"a value of two lines", "a:\n  $LINES\n", "a:\n  - a\n  - $ONE\n"},
 	}
 	for _, row := range rows {
-		t.Run(row.name, func(t *testing.T) {
-			got, err := terms.render(row.template)
-			if err != nil {
-				t.Fatal(err)
-			}
-			testkit.WantEqual(t, "the document", got, row.want)
-		})
+		testkit.WantEqual(t, row.name, terms.render(row.template), row.want)
 	}
 }
 
@@ -209,16 +184,6 @@ func TestPodMonitorSelectsThePodsAndTheirPort(t *testing.T) {
 		any([]any{map[string]any{"port": port, "path": "/metrics"}}))
 }
 
-func TestPartsForPrometheusNeedAPort(t *testing.T) {
-	for _, part := range []string{"alerts", "pod-monitor"} {
-		t.Run(part, func(t *testing.T) {
-			text, err := Manifest(settings(func(s *Settings) { s.Port = 0 }), part)
-			testkit.WantEqual(t, "the manifest", text, "")
-			testkit.WantError(t, "Manifest", err, "-manifest="+part+": without -listen there is nothing")
-		})
-	}
-}
-
 func TestTextsThatYAMLMisreadsAreQuoted(t *testing.T) {
 	for _, text := range []string{
 		"123", "1e3", "0x1f", "0o7", "1-2-3", "2026-01-02", "null", "true", "false", "on", "off", "yes", "no", "y", "n",
@@ -245,96 +210,6 @@ func TestArgumentsAreQuotedAndTheirDollarsDoubled(t *testing.T) {
         - "-field-selector=metadata.name=a\"\\,$$(B)"
 `
 	testkit.WantText(t, manifest(t, s, "podcount"), want)
-}
-
-func TestWrongSettingsAreRefused(t *testing.T) {
-	rows := []struct {
-		want   string
-		change func(*Settings)
-	}{
-		{`-image "a b"`, func(s *Settings) { s.Image = "a b" }},
-		{"-manifest-namespace must not be empty", func(s *Settings) { s.Namespace = "" }},
-		{"begin with podcount, as in podcount-view", func(s *Settings) { s.Name = "view" }},
-		{"has 64 characters", func(s *Settings) { s.Name = "podcount" + strings.Repeat("a", 56) }},
-		{"must not end in -pods", func(s *Settings) { s.Name = "podcount-pods" }},
-		{`"-v=a\nb" has a character that cannot be printed`, func(s *Settings) { s.Args = []string{"-v=a\nb"} }},
-		{`"a\x00b" has a character that cannot be printed`, func(s *Settings) { s.Labels = []string{"a\x00b"} }},
-	}
-	for _, row := range rows {
-		t.Run(row.want, func(t *testing.T) {
-			text, err := Manifest(settings(row.change), "podcount")
-			testkit.WantEqual(t, "the manifest", text, "")
-			testkit.WantError(t, "Manifest", err, row.want)
-			if err != nil && strings.Contains(err.Error(), "\n") {
-				t.Errorf("the error has more than one line: %q", err)
-			}
-		})
-	}
-}
-
-func TestPartsThatCannotBePrintedAreRefused(t *testing.T) {
-	rows := []struct {
-		want  string
-		parts []string
-	}{
-		{`unknown part "all"; the parts are ` + strings.Join(Parts, ", "), []string{"podcount", "all"}},
-		{`-manifest names "policy" twice`, []string{"policy", "podcount", "policy"}},
-	}
-	for _, row := range rows {
-		t.Run(row.want, func(t *testing.T) {
-			text, err := Manifest(settings(), row.parts...)
-			testkit.WantEqual(t, "the manifest", text, "")
-			testkit.WantError(t, "Manifest", err, row.want)
-		})
-	}
-}
-
-func TestImageReferencesAreAccepted(t *testing.T) {
-	digest := "sha256:" + strings.Repeat("0a", 32)
-	for _, image := range []string{
-		"podcount", "podcount:latest", "podcount:V1.2_3-x", "library/podcount", "registry.example/podcount:v1",
-		"registry.example:5000/a/b/podcount", "localhost/podcount", "localhost:5000/podcount:1", "REGISTRY/podcount",
-		"[::1]:5000/podcount", "127.0.0.1/podcount", "a/b--c", "a/b__c", "a/b.c_d",
-		"podcount@" + digest, "registry.example:5000/podcount:v1@" + digest,
-	} {
-		if err := checkReference(image); err != nil {
-			t.Errorf("%q: %v", image, err)
-		}
-	}
-}
-
-func TestWrongImageReferencesAreRefused(t *testing.T) {
-	const sum = "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"
-	rows := []struct {
-		name   string
-		images []string
-	}{
-		{"path", []string{
-			"", " ", "a b", "podcount\t", "podcount\x00", "Podcount", "registry.example/Podcount", "/podcount", "podcount/",
-			"a//b", "a/b___c", "a/b..c", "a/b-", "a/.b", "$IMAGE", `"podcount"`, strings.Repeat("a", 256),
-		}},
-		{"tag", []string{
-			"podcount:", "podcount:a b", "podcount:.a", "podcount:latest\n", "podcount:ä",
-			"podcount:" + strings.Repeat("a", 129),
-		}},
-		{"digest", []string{
-			"podcount@", "podcount@sha256", "podcount@sha256:123", "podcount@sha256:" + sum + "x", "podcount@sha512:" + sum,
-			"podcount@sha256:" + strings.ToUpper(sum), "podcount@md5:" + sum[:32],
-		}},
-		{"host", []string{
-			"registry.example:/a", "registry.example:x/a", "registry.example:70000/a", "registry.example:0/a",
-			"-a.example/b", "http://registry.example/a", "[]:5000/a", "[x]/a",
-		}},
-	}
-	for _, row := range rows {
-		t.Run(row.name, func(t *testing.T) {
-			for _, image := range row.images {
-				if err := checkReference(image); err == nil {
-					t.Errorf("%q is accepted", image)
-				}
-			}
-		})
-	}
 }
 
 // If checkName did not know the suffix -x, two podcounts with the names podcount-a and podcount-a-x could both have an
@@ -368,4 +243,48 @@ func TestColumnsOfCountsHaveNamesOfTheirOwn(t *testing.T) {
 		seen[heading] = true
 	}
 	testkit.WantNumber(t, "columns", len(columns), 5)
+}
+
+func TestImageReferencesAreAccepted(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0a", 32)
+	for _, image := range []string{
+		"podcount", "podcount:latest", "podcount:V1.2_3-x", "library/podcount", "registry.example/podcount:v1",
+		"registry.example:5000/a/b/podcount", "localhost/podcount", "localhost:5000/podcount:1", "REGISTRY/podcount",
+		"[::1]:5000/podcount", "127.0.0.1/podcount", "a/b--c", "a/b__c", "a/b.c_d",
+		"podcount@" + digest, "registry.example:5000/podcount:v1@" + digest,
+	} {
+		testkit.WantError(t, image, Settings{Image: image}.checkImage(), "")
+	}
+}
+
+func TestWrongImageReferencesAreRefused(t *testing.T) {
+	const sum = "0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"
+	rows := []struct {
+		name   string
+		images []string
+	}{
+		{"path", []string{
+			"", " ", "a b", "podcount\t", "podcount\x00", "Podcount", "registry.example/Podcount", "/podcount", "podcount/",
+			"a//b", "a/b___c", "a/b..c", "a/b-", "a/.b", "$IMAGE", `"podcount"`, strings.Repeat("a", 256),
+		}},
+		{"tag", []string{
+			"podcount:", "podcount:a b", "podcount:.a", "podcount:latest\n", "podcount:ä",
+			"podcount:" + strings.Repeat("a", 129),
+		}},
+		{"digest", []string{
+			"podcount@", "podcount@sha256", "podcount@sha256:123", "podcount@sha256:" + sum + "x", "podcount@sha512:" + sum,
+			"podcount@sha256:" + strings.ToUpper(sum), "podcount@md5:" + sum[:32],
+		}},
+		{"host", []string{
+			"registry.example:/a", "registry.example:x/a",
+			"-a.example/b", "http://registry.example/a", "[]:5000/a", "[x]/a",
+		}},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			for _, image := range row.images {
+				testkit.WantError(t, image, Settings{Image: image}.checkImage(), "-image ")
+			}
+		})
+	}
 }

@@ -11,12 +11,9 @@ import (
 )
 
 func TestKustomizationHasTheFilesOfTheDefaultParts(t *testing.T) {
-	text, err := os.ReadFile("kustomization.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.ReadFile(t, "kustomization.yaml")
 	// A transformer, such as a prefix for names, would change the account that the policies guard.
-	testkit.WantEqual(t, "kustomization.yaml", parse(t, string(text)), map[string]any{
+	testkit.WantEqual(t, "kustomization.yaml", parse(t, text), map[string]any{
 		"apiVersion": "kustomize.config.k8s.io/v1beta1",
 		"kind":       "Kustomization",
 		"resources":  []any{"podcount.yaml", "policy.yaml"},
@@ -31,12 +28,9 @@ func TestKustomizationHasTheFilesOfTheDefaultParts(t *testing.T) {
 // documentedOverlay returns the overlay in docs/install.md, and its only patch.
 func documentedOverlay(t *testing.T) (overlay, patch map[string]any) {
 	t.Helper()
-	page, err := os.ReadFile("../docs/install.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := testkit.ReadFile(t, "../docs/install.md")
 	const fence = "```yaml\n"
-	begin := strings.Index(string(page), fence+"apiVersion: kustomize.config.k8s.io/v1beta1\n")
+	begin := strings.Index(page, fence+"apiVersion: kustomize.config.k8s.io/v1beta1\n")
 	if begin < 0 {
 		t.Fatal("docs/install.md has no overlay")
 	}

@@ -3,6 +3,7 @@ package deploy
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"podcount/internal/api/objectmeta"
@@ -43,35 +44,12 @@ func (l *List) Set(text string) error {
 		return nil
 	}
 	for i, item := range strings.Split(text, ",") {
-		if err := l.checkNext(item); err != nil {
+		if err := l.check(item); err != nil {
 			return fmt.Errorf("%s %d %q: %w", l.noun, i+1, item, err)
 		}
 		l.items = append(l.items, item)
 	}
 	return nil
-}
-
-// checkNext checks an item that is about to be added.
-func (l *List) checkNext(item string) error {
-	if err := l.check(item); err != nil {
-		return err
-	}
-	key, _, _ := strings.Cut(item, "=")
-	if _, isThere := l.find(key); isThere {
-		return errors.New("an earlier one has the same name: leave one of the two out")
-	}
-	return nil
-}
-
-// find returns the value of the item KEY=VALUE.
-func (l *List) find(key string) (value string, isThere bool) {
-	for _, item := range l.items {
-		k, v, _ := strings.Cut(item, "=")
-		if k == key {
-			return v, true
-		}
-	}
-	return "", false
 }
 
 // checkLabel checks the syntax of KEY=VALUE.
@@ -99,3 +77,54 @@ func (l *List) yaml(format func(key, value string) string) string {
 func yamlReference(name, _ string) string { return "{name: " + scalar(name) + "}" }
 
 func yamlLabel(key, value string) string { return scalar(key) + ": " + scalar(value) }
+
+// checkResource checks NAME=QUANTITY. The API server checks the quantity when the manifest is applied. But it would
+// accept too little memory.
+func checkResource(item string) error {
+	name, quantity, _ := strings.Cut(item, "=")
+	if name != "cpu" && name != "memory" {
+		return errors.New("write cpu=QUANTITY or memory=QUANTITY")
+	}
+	// podcount needs 12 MB in an empty cluster. Less than 16Mi is a mistake, such as a unit that is missing.
+	isEnough := name == "cpu" || bytesOf(quantity) >= 16<<20
+	if !isEnough {
+		return errors.New("write bytes with Ki, Mi, Gi, k, M or G, as in 128Mi; 16Mi is the least")
+	}
+	return nil
+}
+
+// bytesOf returns a quantity of memory in bytes. It returns 0 if it does not understand the quantity: Kubernetes has
+// more units, which podcount never needs.
+// https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
+func bytesOf(quantity string) float64 {
+	sizes := map[string]float64{
+		"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30,
+	}
+	number := strings.TrimRight(quantity, "kKMGi")
+	amount, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return 0
+	}
+	return amount * sizes[quantity[len(number):]]
+}
+
+// yamlResource formats a resource as YAML. Kubernetes wants a string, so a quantity without a unit needs quotes.
+func yamlResource(name, quantity string) string {
+	isNumber := strings.Trim(quantity, digits+".") == ""
+	isPlain := strings.Trim(quantity, alphanumerics+".") == ""
+	if isNumber || !isPlain {
+		quantity = strconv.Quote(quantity)
+	}
+	return name + ": " + quantity
+}
+
+// goMemoryLimit returns the value of GOMEMLIMIT, or "" without a limit of memory. It is nine tenths of that limit,
+// because Go does not count all memory that the kernel counts.
+func (p *Pods) goMemoryLimit() string {
+	for _, limit := range p.Limits.items {
+		if quantity, isMemory := strings.CutPrefix(limit, "memory="); isMemory {
+			return strconv.Itoa(int(bytesOf(quantity)/10*9/(1<<20))) + "MiB"
+		}
+	}
+	return ""
+}

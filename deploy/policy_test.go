@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"podcount/internal/api/events"
-	"podcount/internal/api/yaml"
 	"podcount/lab/testkit"
 )
 
@@ -59,11 +58,7 @@ type object = map[string]any
 func objectsOfKind(t *testing.T, part string, kinds ...string) (found []object) {
 	t.Helper()
 	for document := range strings.SplitSeq(manifest(t, settings(), part), "\n---\n") {
-		tree, err := yaml.Parse(document)
-		if err != nil {
-			t.Fatal(err)
-		}
-		o := tree.(object)
+		o := parse(t, document)
 		if slices.Contains(kinds, o["kind"].(string)) {
 			found = append(found, o)
 		}

@@ -8,9 +8,9 @@ import (
 
 // Right lets podcount use some verbs on the objects of one resource.
 type Right struct {
-	APIGroup string // "" is the core group
-	Resource string // in the plural, perhaps with a subresource: pods, deployments/status
-	Verbs    []string
+	APIGroup string   // "" is the core group
+	Resource string   // in the plural, perhaps with a subresource: pods, deployments/status
+	Verbs    []string // no wildcards
 
 	// ClusterWide grants the right in the whole cluster. Without it, the right is granted in the namespaces whose pods
 	// podcount reads.
@@ -27,8 +27,7 @@ type roles struct {
 	inDefault  []Right // for the namespace default, where the Events about nodes are
 }
 
-// newRoles assigns each right that podcount needs with these settings to a role. A role has at most one right for each
-// resource.
+// newRoles assigns each right that podcount needs with these settings to a role.
 func newRoles(s Settings) roles {
 	var r roles
 	for _, right := range s.wantedRights() {
@@ -38,11 +37,11 @@ func newRoles(s Settings) roles {
 		}
 		switch {
 		case right.ClusterWide && right.isEvents():
-			r.inDefault = addRight(r.inDefault, right)
+			r.inDefault = append(r.inDefault, right)
 		case right.ClusterWide:
-			r.cluster = addRight(r.cluster, right)
+			r.cluster = append(r.cluster, right)
 		default:
-			r.namespaced = addRight(r.namespaced, right)
+			r.namespaced = append(r.namespaced, right)
 		}
 	}
 	includesDefault := s.PodNamespace == "" || s.PodNamespace == "default"
@@ -78,38 +77,15 @@ func (s Settings) wantedRights() []Right {
 
 // usedVerbs returns those verbs of a right that podcount uses with these settings, in a new slice.
 func (s Settings) usedVerbs(r Right) []string {
-	var used []string
-	for _, verb := range r.Verbs {
+	return slices.DeleteFunc(slices.Clone(r.Verbs), func(verb string) bool {
 		reads := verb == "get" || verb == "list" || verb == "watch"
-		if s.DryRun && !reads {
-			continue
-		}
 		// podcount patches an Event only when it recurs, and with -once none does.
-		if s.Once && r.isEvents() && verb == "patch" {
-			continue
-		}
-		used = append(used, verb)
-	}
-	return used
+		raisesCount := r.isEvents() && verb == "patch"
+		return s.DryRun && !reads || s.Once && raisesCount
+	})
 }
 
 func (r Right) isEvents() bool { return r.APIGroup == "" && r.Resource == "events" }
-
-// addRight adds a right to a role. If the role already has a right for the resource, it adds the verbs to that one.
-func addRight(role []Right, r Right) []Right {
-	i := slices.IndexFunc(role, func(other Right) bool {
-		return other.APIGroup == r.APIGroup && other.Resource == r.Resource
-	})
-	if i < 0 {
-		return append(role, r)
-	}
-	for _, verb := range r.Verbs {
-		if !slices.Contains(role[i].Verbs, verb) {
-			role[i].Verbs = append(role[i].Verbs, verb)
-		}
-	}
-	return role
-}
 
 // rulesOf formats the rules of a role in YAML, one per line.
 func rulesOf(role []Right) string {
@@ -119,21 +95,4 @@ func rulesOf(role []Right) string {
 			scalar(r.APIGroup), scalar(r.Resource), strings.Join(r.Verbs, ", ")))
 	}
 	return strings.Join(lines, "\n")
-}
-
-// checkRights returns an error if a right in Settings.Rights cannot be formatted as a rule.
-func (s Settings) checkRights() error {
-	for _, r := range s.Rights {
-		isComplete := r.Resource != "" && len(r.Verbs) > 0
-		if !isComplete {
-			return fmt.Errorf("-manifest: a controller's right %+v must have a resource and verbs", r)
-		}
-		for _, text := range append([]string{r.APIGroup, r.Resource}, r.Verbs...) {
-			if strings.Trim(text, lowerCase+digits+".-/") != "" {
-				return fmt.Errorf("-manifest: %q in a controller's Rights: "+
-					"use only lower-case letters, digits, '.', '-' and '/'", text)
-			}
-		}
-	}
-	return nil
 }

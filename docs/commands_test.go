@@ -137,9 +137,7 @@ func TestFlagsAreFound(t *testing.T) {
 		{"kubectl get lease podcount -o yaml", nil},
 	}
 	for _, row := range rows {
-		t.Run(row.line, func(t *testing.T) {
-			testkit.WantEqual(t, "the flags", command{words: divideCommands(row.line)[0]}.flags(), row.want)
-		})
+		testkit.WantEqual(t, "the flags of "+row.line, command{words: divideCommands(row.line)[0]}.flags(), row.want)
 	}
 }
 

@@ -4,7 +4,6 @@ package docs_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -75,11 +74,8 @@ func loadPages(t *testing.T) []page {
 // loadPage reads one page.
 func loadPage(t *testing.T, name string) page {
 	t.Helper()
-	text, err := os.ReadFile(fromHere(name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return page{name, string(text), blocksOf(string(text))}
+	text := testkit.ReadFile(t, fromHere(name))
+	return page{name, text, blocksOf(text)}
 }
 
 // fromHere turns a path from the top directory into one from the directory of this file, where the tests run.

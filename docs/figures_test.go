@@ -3,7 +3,6 @@ package docs_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -142,11 +141,7 @@ func TestThePhysicalLimitIsTheRecordedOne(t *testing.T) {
 func recordedSamples(t *testing.T) (samples []sample) {
 	t.Helper()
 	for _, name := range []string{"start.jsonl", "churn.jsonl"} {
-		text, err := os.ReadFile(fromHere("testdata/figures/" + name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(text)) {
+		for line := range strings.Lines(testkit.ReadFile(t, fromHere("testdata/figures/"+name))) {
 			var s sample
 			if err := json.Unmarshal([]byte(line), &s); err != nil {
 				t.Fatalf("%s: %v in %s", name, err, line)
@@ -212,19 +207,6 @@ func (d duel) pairOf(first, second sample) (p pair, isPair bool) {
 		return pair{podcount: second, peer: first}, true
 	}
 	return pair{}, false
-}
-
-func TestNeighboursArePairs(t *testing.T) {
-	d := duel{mode: "start", podcount: "a", peer: "b"}
-	var samples []sample
-	for i, command := range []string{"b", "a", "a", "b", "a", "b", "c", "a"} {
-		samples = append(samples, sample{Session: "s", Mode: "start", Command: command, CPU: float64(i)})
-	}
-	var order []float64
-	for _, p := range pairsOf(samples, "s", d) {
-		order = append(order, p.podcount.CPU, p.peer.CPU)
-	}
-	testkit.WantEqual(t, "podcount and its peer in each pair", order, []float64{1, 0, 2, 3, 4, 5})
 }
 
 // comparisonTable returns a table with a row for each figure: the medians of both, and the ratio with its spread.

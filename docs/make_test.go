@@ -36,11 +36,8 @@ func TestPagesNameTheTargetsOfMake(t *testing.T) {
 // targetsOfMake returns the targets in the Makefile.
 func targetsOfMake(t *testing.T) (targets []string) {
 	t.Helper()
-	makefile, err := os.ReadFile(fromHere("Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, found := range regexp.MustCompile(`(?m)^([a-z0-9]+):`).FindAllStringSubmatch(string(makefile), -1) {
+	makefile := testkit.ReadFile(t, fromHere("Makefile"))
+	for _, found := range regexp.MustCompile(`(?m)^([a-z0-9]+):`).FindAllStringSubmatch(makefile, -1) {
 		targets = append(targets, found[1])
 	}
 	return targets
@@ -92,12 +89,8 @@ func newMakefile(t *testing.T) makefile {
 	if _, err := exec.LookPath("make"); err != nil {
 		t.Skip("this test needs make")
 	}
-	text, err := os.ReadFile(fromHere("Makefile"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	m := makefile{t.TempDir()}
-	testkit.WriteFiles(t, m.dir, map[string]string{"Makefile": string(text)})
+	testkit.WriteFiles(t, m.dir, map[string]string{"Makefile": testkit.ReadFile(t, fromHere("Makefile"))})
 	m.writeStubs(t)
 	return m
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"podcount/lab/testkit"
 )
 
 var (
@@ -18,7 +20,7 @@ var variables = map[string]string{
 	"c":       "Controller",
 	"change":  "Delta",
 	"fake":    "Server",
-	"m":       "manager",
+	"p":       "program",
 	"network": "Network",
 	"widgets": "Reflector",
 }
@@ -129,4 +131,48 @@ func (p page) declares(name string) bool {
 // hasWord reports whether a text has a word, and not only as a part of a longer one.
 func hasWord(text, word string) bool {
 	return regexp.MustCompile(`\b` + regexp.QuoteMeta(word) + `\b`).MatchString(text)
+}
+
+// In comments of the code, tables say in their last column, "where", what does what they describe.
+func TestEachNameInTheTablesOfTheCodeExists(t *testing.T) {
+	d := declarationsOfTree(t)
+	for _, file := range []string{"internal/control/once.go", "internal/control/brakes/brakes.go"} {
+		column, checked := 0, 0
+		for line := range strings.Lines(testkit.ReadFile(t, "../"+file)) {
+			row := []rune(strings.TrimSpace(line))
+			if title, isTitle := strings.CutSuffix(string(row), " where"); isTitle && column == 0 {
+				column = len([]rune(title)) + 1
+			}
+			isRow := column > 0 && len(row) > column && strings.HasPrefix(line, "//\t")
+			if !isRow || string(row[column:]) == "where" {
+				continue
+			}
+			for _, name := range strings.Split(string(row[column:]), ", ") {
+				checked++
+				parts := strings.Split(name, ".")
+				isPlain := len(parts) == 1 && (d.names[name] || d.packages[name])
+				if problem := d.problemOfMember(parts); problem != "" && !isPlain {
+					t.Errorf("%s: %s: %s", file, name, problem)
+				}
+			}
+		}
+		testkit.WantBetween(t, "names in "+file, checked, 12, 100)
+	}
+}
+
+// seePattern matches a member to which a comment sends its readers.
+var seePattern = regexp.MustCompile(`\b[Ss]ee ([A-Za-z]\w*\.[A-Z]\w*)`)
+
+func TestEachNameThatACommentSendsToExists(t *testing.T) {
+	d := declarationsOfTree(t)
+	checked := 0
+	for _, file := range goFiles(t) {
+		for _, found := range seePattern.FindAllStringSubmatch(testkit.ReadFile(t, fromHere(file.name)), -1) {
+			checked++
+			if problem := d.problemOfMember(strings.Split(found[1], ".")); problem != "" {
+				t.Errorf("%s: see %s: %s", file.name, found[1], problem)
+			}
+		}
+	}
+	testkit.WantBetween(t, "names that were checked", checked, 10, 1000)
 }

@@ -11,7 +11,7 @@ import (
 	"podcount/lab/testkit"
 )
 
-var update = flag.Bool("update", false, "write pictures/peers.svg")
+var update = flag.Bool("update", false, "write pictures/peers.svg, and the table of endings in internals.md")
 
 // pictureSession is the session that the picture shows. All contenders took part in it.
 const pictureSession = "22 November 2026, build b829904"
@@ -46,11 +46,7 @@ func TestPictureOfPeersShowsTheRecordedRuns(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	testkit.WantEqual(t, file+", which `go test ./docs -update` writes,", string(got), want)
+	testkit.WantEqual(t, file+", which `go test ./docs -update` writes,", testkit.ReadFile(t, file), want)
 }
 
 // peersPicture draws a panel of bars for each of the figures.

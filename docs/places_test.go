@@ -56,7 +56,7 @@ func TestEachIdentifierIsDeclaredWhereThePageSaysSo(t *testing.T) {
 }
 
 // groups are the directories of packages that pages call only by their names.
-var groups = []string{"internal/api", "internal/view", "internal/run", "lab"}
+var groups = []string{"internal/api", "internal/view", "internal/run", "internal/control", "lab"}
 
 // inPackages matches the path of a package, or of a file in one.
 var inPackages = regexp.MustCompile(`^(internal|lab)/`)

@@ -4,7 +4,6 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -48,11 +47,7 @@ func pictureFiles(t *testing.T) []string {
 func TestPicturesAreAccessibleAndSelfContained(t *testing.T) {
 	for _, file := range pictureFiles(t) {
 		t.Run(file, func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, problem := range problemsOfSVG(string(text)) {
+			for _, problem := range problemsOfSVG(testkit.ReadFile(t, file)) {
 				t.Errorf("docs/%s: %s", file, problem)
 			}
 		})
@@ -181,8 +176,6 @@ func TestProblemsOfPicturesAreFound(t *testing.T) {
 		}},
 	}
 	for _, row := range rows {
-		t.Run(row.name, func(t *testing.T) {
-			testkit.WantEqual(t, "the problems", problemsOfSVG(row.text), row.want)
-		})
+		testkit.WantEqual(t, "the problems of "+row.name, problemsOfSVG(row.text), row.want)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"podcount/internal/api/kubeconfig"
 	"podcount/internal/api/yaml"
 	"podcount/lab/fakekube"
+	"podcount/lab/testkit"
 )
 
 // cluster is what all behaviours share.
@@ -78,7 +79,7 @@ func (w *world) deleteEvents() {
 				continue
 			}
 			path := eventsOf(namespace) + "/" + fakekube.TextIn(fakekube.MetaOf(event), "name")
-			w.client.Send(context.Background(), kube.Request{Method: "DELETE", Path: path}, nil)
+			w.client.Send(context.Background(), kube.Request{Method: "DELETE", API: path}, nil)
 		}
 	}
 }
@@ -87,7 +88,7 @@ func (w *world) deleteEvents() {
 func (w *world) deleteCreated() {
 	for _, path := range slices.Backward(*w.created) {
 		options := object{"gracePeriodSeconds": 0}
-		err := w.client.Send(context.Background(), kube.Request{Method: "DELETE", Path: path, Body: options}, nil)
+		err := w.client.Send(context.Background(), kube.Request{Method: "DELETE", API: path, Body: options}, nil)
 		if err != nil && kube.StatusOf(err).Code != 404 {
 			w.Errorf("%s was not deleted: %v", path, err)
 		}
@@ -98,7 +99,7 @@ func (w *world) deleteCreated() {
 // it uses the current context.
 func caOf(t *testing.T, file, contextName string) []byte {
 	t.Helper()
-	config, isObject := parseYAML(t, readFile(t, file)).(object)
+	config, isObject := parseYAML(t, testkit.ReadFile(t, file)).(object)
 	if !isObject {
 		t.Fatalf("%s is not a kubeconfig", file)
 	}
@@ -121,7 +122,7 @@ func caOf(t *testing.T, file, contextName string) []byte {
 	if !filepath.IsAbs(name) {
 		name = filepath.Join(filepath.Dir(file), name)
 	}
-	return []byte(readFile(t, name))
+	return []byte(testkit.ReadFile(t, name))
 }
 
 // entryOf returns the entry with this name in one of a kubeconfig's lists, or nil if there is none.
@@ -142,15 +143,6 @@ func parseYAML(t testing.TB, text string) any {
 		t.Fatal(err)
 	}
 	return tree
-}
-
-func readFile(t testing.TB, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
 }
 
 func writeFile(t testing.TB, name, text string) {

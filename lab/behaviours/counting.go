@@ -1,14 +1,9 @@
 package behaviours
 
 import (
-	"errors"
-	"io"
-	"os"
 	"path"
-	"slices"
 	"strings"
 
-	"podcount/internal/run/options"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )
@@ -81,7 +76,7 @@ func (w *world) addCount() (path string) {
 	if _, err := w.try("GET", definition, nil); err == nil {
 		w.cannotShow("the cluster has Counts of its own")
 	}
-	w.send("POST", definitions, parseYAML(w, readFile(w, "deploy/count-crd.yaml")).(object))
+	w.send("POST", definitions, parseYAML(w, testkit.ReadFile(w, "deploy/count-crd.yaml")).(object))
 	w.deleteAtEnd(definition)
 
 	counts := "/apis/demo.mark8s.io/v1/namespaces/" + w.namespace + "/counts"
@@ -122,17 +117,4 @@ func onceAndPrune(w *world) {
 	w.awaitLabel(node, "1")
 	finish("-prune")
 	w.awaitLabel(node, "")
-}
-
-func unknownFieldSelector(w *world) {
-	args := slices.Concat(w.admin(), []string{
-		"-namespace", w.namespace,
-		"-field-selector", "spec.nothing=1",
-		"-total-nodes", "none=none",
-	})
-	err := w.options.Program(w.Context(), args, os.Getenv, io.Discard, io.Discard, nil)
-	if !errors.As(err, new(options.UsageError)) {
-		w.Fatalf("got %v, want a usage error", err)
-	}
-	testkit.WantText(w, err.Error(), "spec.nothing")
 }

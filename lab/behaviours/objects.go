@@ -75,7 +75,7 @@ func eventsOf(namespace string) string { return "/api/v1/namespaces/" + namespac
 // events returns the events in a namespace, or none if they cannot be listed.
 func (c *cluster) events(ctx context.Context, namespace string) []object {
 	var list struct{ Items []object }
-	c.client.Send(ctx, kube.Request{Method: "GET", Path: eventsOf(namespace)}, testkit.Into(&list))
+	c.client.Send(ctx, kube.Request{Method: "GET", API: eventsOf(namespace)}, testkit.Into(&list))
 	return list.Items
 }
 
@@ -162,7 +162,7 @@ func (w *world) bind(name, account, role string) {
 // rulesOfManifest returns the rules of the cluster roles in deploy/podcount.yaml.
 func (w *world) rulesOfManifest() (rules []any) {
 	w.Helper()
-	for doc := range strings.SplitSeq(readFile(w, "deploy/podcount.yaml"), "\n---\n") {
+	for doc := range strings.SplitSeq(testkit.ReadFile(w, "deploy/podcount.yaml"), "\n---\n") {
 		_, role, isRole := strings.Cut(doc, "kind: ClusterRole\n")
 		if isRole {
 			rules = append(rules, parseYAML(w, role).(object)["rules"].([]any)...)
@@ -185,14 +185,6 @@ func (w *world) as(user string) (args []string) {
 	return []string{"-kubeconfig", w.kubeconfigOf(user)}
 }
 
-// asChanged is like as, but changes the kubeconfig.
-func (w *world) asChanged(user string, change func(config string) string) (args []string) {
-	w.Helper()
-	file := w.kubeconfigOf(user)
-	writeFile(w, file, change(readFile(w, file)))
-	return []string{"-kubeconfig", file}
-}
-
 // kubeconfigOf writes a kubeconfig for another user of the cluster. user is the YAML of a kubeconfig's user.
 func (w *world) kubeconfigOf(user string) (file string) {
 	w.Helper()
@@ -207,4 +199,9 @@ func (w *world) kubeconfigOf(user string) (file string) {
 	file = filepath.Join(w.TempDir(), "config")
 	writeFile(w, file, config)
 	return file
+}
+
+// lease returns the path of a Lease.
+func (w *world) lease(name string) (path string) {
+	return "/apis/coordination.k8s.io/v1/namespaces/" + w.namespace + "/leases/" + name
 }

@@ -96,23 +96,6 @@ func (w *world) await(what string, isTrue func() bool) {
 	}
 }
 
-// wake makes await check again.
-func (w *world) wake() {
-	select {
-	case w.changed <- struct{}{}:
-	default:
-	}
-}
-
-// pause waits for d.
-func (w *world) pause(d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-w.interrupted.Done():
-		w.Fatal("interrupted")
-	}
-}
-
 // try sends a request and returns the object of the answer. The path may have a query.
 func (w *world) try(method, path string, body object) (object, error) {
 	path, query, _ := strings.Cut(path, "?")
@@ -120,7 +103,7 @@ func (w *world) try(method, path string, body object) (object, error) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	request := kube.Request{Method: method, Path: path, Query: values}
+	request := kube.Request{Method: method, API: path, Query: values}
 	if body != nil {
 		request.Body = body
 	}

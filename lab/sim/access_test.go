@@ -169,7 +169,8 @@ func TestCalmEndsTheFaultsOfTheAccess(t *testing.T) {
 				for i := range s.slots {
 					s.launch(i)
 				}
-				if s.strike(fault, s.drawTarget(fault)) == "" {
+				s.target = s.drawTarget(fault)
+				if fault.do(s) == "" {
 					t.Error("the fault does nothing")
 				}
 				if len(s.accessProblems()) == 0 {
@@ -226,26 +227,6 @@ func TestProcessMayEndOnlyAtItsStartAndOnlyForDamagedFiles(t *testing.T) {
 		wantMayEnd("at the moment of the repair", during, true)
 		<-time.After(time.Second)
 		wantMayEnd("after the repair", &proc{began: time.Now()}, false)
-	})
-}
-
-func TestFileStateTellsSinceWhenTheFilesHaveACredential(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var f fileState
-		wantAge := func(when string, want time.Duration) {
-			t.Helper()
-			testkit.WantEqual(t, "the age of the credential "+when, time.Since(f.since), want)
-		}
-		f.note("one", false)
-		<-time.After(time.Minute)
-		f.note("one", false)
-		wantAge("that was written twice", time.Minute)
-		f.note("two", false)
-		wantAge("that is new", 0)
-		f.note("two", true)
-		<-time.After(time.Minute)
-		f.note("two", false)
-		wantAge("in repaired files", 0)
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // accessFaults returns the faults of credentials, of CAs, and of the way to the server. Those of credentials and CAs do
-// nothing to a seed that uses plain HTTP, so coverage.go does not count in which states they strike.
+// nothing to a seed that uses plain HTTP.
 func accessFaults() []step {
 	return []step{
 		{name: "credential refused early", weight: 4, do: credentialRefused{
@@ -24,10 +24,10 @@ func accessFaults() []step {
 		}.strike},
 		{name: "connections shed", weight: 2, do: connectionsShed{
 			lasts: span{time.Second, time.Minute},
-		}.strike, concerns: everything},
+		}.strike},
 		{name: "new connections silent", weight: 4, do: newConnectionsSilent{
 			lasts: span{time.Second, 2 * time.Minute},
-		}.strike, concerns: everything, reach: oneProcess},
+		}.strike, reach: oneProcess},
 	}
 }
 

@@ -36,7 +36,6 @@ func (s *sim) Asked(q fakekube.Request) {
 		return
 	}
 	s.stats.requests++
-	s.followRequestLocked(p, q)
 	if !s.access.isUnchecked {
 		s.checkAccessLocked(p, q)
 	}

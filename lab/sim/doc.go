@@ -16,7 +16,7 @@
 // labels and statuses must follow at once or after a short delay (freshness.go). Last, objects are rewritten without a
 // change that matters, and nothing may be written (rewrites.go). The processes must then hold no more goroutines and
 // connections than before (leaks.go). That is an act. Acts follow until there were 90 minutes of life, or 20 hours if
-// the seed is a multiple of 50, or six hours if it takes aim at a rare state (aim.go).
+// the seed is a multiple of 50.
 //
 // Three sets of rules always apply: those for requests (checks.go), which depend on what each process knows
 // (knowledge.go), those for credentials (accesschecks.go), and those for the logs of the processes (logs.go). A
@@ -24,18 +24,6 @@
 //
 // The same seed always leads to the same changes and faults. It does not determine the program's own random numbers or
 // the scheduler, so a seed that has failed once may pass the next time.
-//
-// # Which faults strike when
-//
-// The simulation follows what each reflector and each election is doing (states.go). It counts the pairs of such a
-// state and a fault that strikes in it (coverage.go). RunSeeds prints how many of the possible pairs were met, and if
-// the seeds come from ParseSeeds, which ones were not.
-//
-// The dice alone meet the same frequent pairs again and again. So each seed with an even number takes aim (aim.go): at
-// up to 20 pairs of one state. A step that takes aim leads a process towards the state, and lets the fault strike once
-// the state is there. The seed's number alone determines the pairs: the seeds go through the table of all pairs in
-// turn. So a seed can be run again alone, and a bounded number of consecutive seeds has aimed at every possible pair.
-// Which pairs other seeds have met changes nothing.
 //
 // # The shortest story
 //
@@ -59,10 +47,11 @@
 //
 // # The sweep
 //
-// A simulation meets faults at random. The sweep is complete instead, for a short life of one process (sweepplans.go).
-// It records the requests of this life. Then it lives it again for each request and each way to fail (sweepfaults.go),
-// with exactly that one fault (sweeplife.go). At the end of each stage of the life, everything must become right within
-// the bound. In the end, the process must stop in an orderly way. The rules above apply, too.
+// A simulation meets faults at random, so it may never meet a rare moment. The sweep is complete instead, for a short
+// life of one process (sweepplans.go). It records the requests of this life. Then it lives it again for each request
+// and each way to fail (sweepfaults.go), with exactly that one fault (sweeplife.go). At the end of each stage of the
+// life, everything must become right within the bound. In the end, the process must stop in an orderly way. The rules
+// above apply, too.
 //
 // A request is identified by its stage, its class and its number in that class, such as "start: list pods 1". So it is
 // the same request in each run, although requests for different resources overtake each other.

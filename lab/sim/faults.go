@@ -12,51 +12,47 @@ import (
 
 // faultSteps returns all faults. Each seed uses some of them.
 func faultSteps() []step {
-	steps := slices.Concat(requestFaults(), oddFrameSteps(), rateFaults(), accessFaults())
-	return append(steps, []step{
+	steps := slices.Concat(requestFaults(), oddFrameSteps(), rateFaults(), accessFaults(), clusterFaults())
+	for i := range steps {
+		steps[i].isFault = true
+	}
+	return steps
+}
+
+// clusterFaults returns the faults of the server, of its history, of connections, processes, the lease and the CRD.
+func clusterFaults() []step {
+	return []step{
 		{name: "server killed", weight: 6, do: serverKilled{
 			lasts: span{100 * time.Millisecond, time.Minute},
-		}.strike, concerns: everything},
-		{name: "watches end", weight: 4, do: (*sim).watchesEnd, concerns: reflectors, possibleIn: streamStates},
-		{name: "history compacted", weight: 3, do: (*sim).historyCompacted, concerns: reflectors},
+		}.strike},
+		{name: "watches end", weight: 4, do: (*sim).watchesEnd},
+		{name: "history compacted", weight: 3, do: (*sim).historyCompacted},
 		{name: "backup made", weight: 1, do: (*sim).backupMade},
 		{name: "backup restored", weight: 1, do: backupRestored{
 			outage: span{time.Second, 20 * time.Second},
-		}.strike, concerns: everything},
-		{name: "events lost", weight: 1, do: eventsLost{most: 4}.strike, concerns: reflectors},
-		{name: "server's cache lies", weight: 1, do: cacheLies{most: 4}.strike, concerns: reflectors},
+		}.strike},
+		{name: "events lost", weight: 1, do: eventsLost{most: 4}.strike},
+		{name: "server's cache lies", weight: 1, do: cacheLies{most: 4}.strike},
 		{name: "server lags", weight: 3, do: serverLags{
 			lasts: span{time.Second, 10 * time.Minute},
-		}.strike, concerns: reflectors, reach: oneProcess},
+		}.strike, reach: oneProcess},
 		{
 			name: "connections fall silent", weight: 3, do: (*sim).connectionsFallSilent,
-			concerns: everything, reach: oneProcess,
+			reach: oneProcess,
 		},
 		{name: "network away", weight: 3, do: networkAway{
 			lasts: span{time.Second, 2 * time.Minute},
-		}.strike, concerns: everything, reach: oneProcess},
+		}.strike, reach: oneProcess},
 		{name: "process stopped", weight: 4, do: processStopped{
 			pause: span{time.Second, 20 * time.Second},
-		}.strike, concerns: everything, reach: oneProcess},
-		writerKilledStep(),
+		}.strike, reach: oneProcess},
+		{name: "writer killed", weight: 2, do: (*sim).nextWriterKilled},
 		{name: "lease taken over", weight: 2, do: leaseTakenOver{
 			lasts: span{5 * time.Second, 5 * time.Minute},
 			skew:  time.Hour,
-		}.strike, concerns: []string{"leases"}, possibleIn: contestStates},
-		{name: "lease deleted", weight: 1, do: (*sim).leaseDeleted, concerns: []string{"leases"}, possibleIn: contestStates},
-		{name: "CRD comes, changes or goes", weight: 2, do: (*sim).crdComesChangesOrGoes, concerns: []string{"counts"}},
-	}...)
-}
-
-// writerKilledStep returns the fault that kills a process at its next write to a node.
-func writerKilledStep() step {
-	return step{
-		name:       "writer killed",
-		weight:     2,
-		do:         (*sim).nextWriterKilled,
-		concerns:   []string{"nodes", "leases"},
-		possibleIn: writingStates,
-		isMetLater: true,
+		}.strike},
+		{name: "lease deleted", weight: 1, do: (*sim).leaseDeleted},
+		{name: "CRD comes, changes or goes", weight: 2, do: (*sim).crdComesChangesOrGoes},
 	}
 }
 
@@ -381,34 +377,11 @@ func oddFrameSteps() (steps []step) {
 }
 
 func (f oddFrame) step() step {
-	return step{
-		name:       "a frame with " + f.name,
-		weight:     1,
-		do:         f.strike,
-		concerns:   reflectors,
-		reach:      oneReflector,
-		possibleIn: streamStates,
-		isMetLater: true,
-	}
+	return step{name: "a frame with " + f.name, weight: 1, do: f.strike, reach: oneResource}
 }
 
 func (f oddFrame) strike(s *sim) string {
-	s.sendFrame(f, s.target.resource)
-	return fmt.Sprintf("A FRAME on a watch of %s: %s", s.target.resource, f.name)
-}
-
-// sendFrame sends the frame on a watch of a resource, or on the next watch if none is running.
-func (s *sim) sendFrame(f oddFrame, resource string) {
-	f.frame.Resource = resource
-	f.frame.Met = func(q fakekube.Request) { s.noteFrame(q, f) }
+	f.frame.Resource = s.target.resource
 	s.fake.SendFrame(f.frame)
-}
-
-// noteFrame notes that an odd frame is sent to a process.
-func (s *sim) noteFrame(q fakekube.Request, f oddFrame) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p := s.byHost[q.Host]; p != nil {
-		s.noteMetLocked(p, f.step(), target{resource: q.Resource})
-	}
+	return fmt.Sprintf("A FRAME on a watch of %s: %s", s.target.resource, f.name)
 }

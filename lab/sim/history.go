@@ -16,8 +16,7 @@ import (
 // Recording is how the history of a seed is recorded: see Options.Recording.
 type Recording struct {
 	// Attach returns the context of a new process. The program that runs with it calls emit with each step of its trace.
-	// A step is a JSON object with at least one field. Its point is "log" for a line of the log, and its bytes are
-	// what may be left out of it.
+	// A step is a JSON object with at least one field.
 	Attach func(ctx context.Context, emit func(step json.RawMessage)) context.Context
 
 	// Keep gets the history at the end of the seed, even if the seed has failed.
@@ -65,7 +64,6 @@ const (
 	pointStored = "stored" // the server has created, changed or deleted an object
 	pointFault  = "fault"  // a fault begins
 	pointLife   = "life"   // something happens that also happens in a healthy cluster
-	pointAim    = "aim"    // a process is led into a state, in which a fault will strike
 	pointStruck = "struck" // a fault strikes a request of a process, which gets no answer or another one
 	pointPhase  = "phase"  // another part of the seed begins
 	pointStarts = "starts" // a process starts
@@ -74,13 +72,7 @@ const (
 	pointGap    = "gap"    // something was left out of the history
 )
 
-// recordOwn adds a step of the simulation itself to the history.
-func (s *sim) recordOwn(lane int, step ownStep) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.recordOwnLocked(lane, step)
-}
-
+// recordOwnLocked adds a step of the simulation itself to the history.
 func (s *sim) recordOwnLocked(lane int, step ownStep) {
 	if s.recorder != nil {
 		s.recorder.reserve().fill(lane, step)
@@ -170,8 +162,7 @@ func (s *sim) recordStrike(what step, do func() (description string)) (descripti
 		return "" // The place stays empty.
 	}
 	recorded := ownStep{Point: pointLife, Type: what.name, Text: description}
-	_, isFault := faultsByName()[what.name]
-	if isFault {
+	if what.isFault {
 		recorded.Point = pointFault
 	}
 	if s.faultLasts > 0 {

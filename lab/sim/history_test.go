@@ -172,7 +172,7 @@ func TestHistoryOfAKilledProcessEnds(t *testing.T) {
 	o := optionsFor(doNothing)
 	o.Recording = recordingTo(&kept)
 	s := emptySim(t, o)
-	s.slots = []*proc{{host: "r0-0:1", activities: map[string]*activity{}}}
+	s.slots = []*proc{{host: "r0-0:1"}}
 	ctx := s.attach(t.Context(), s.slots[0])
 	emit(ctx, `{"point":"taken"}`)
 	s.markDead(0)
@@ -223,20 +223,6 @@ func TestOnlyTheSeedItselfIsRecorded(t *testing.T) {
 	}
 }
 
-func TestHistoryHasOnlyOneSeed(t *testing.T) {
-	recording := &Recording{}
-	err := recording.checkSeeds(Seeds{First: 17, Last: 18})
-	testkit.WantError(t, "two seeds", err, "a history has only one seed, such as 17-17, and not 17-18")
-	for _, err := range []error{
-		recording.checkSeeds(Seeds{First: 17, Last: 17}),
-		(*Recording)(nil).checkSeeds(Seeds{First: 17, Last: 18}),
-	} {
-		if err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 func TestRunSeedsRefusesToRecordTwoSeeds(t *testing.T) {
 	o := optionsFor(doNothing)
 	o.Recording = recordingTo(new(History))
@@ -252,44 +238,23 @@ func TestRunSeedsRefusesToRecordTwoSeeds(t *testing.T) {
 	}
 }
 
-func TestRecorderKeepsItsLimits(t *testing.T) {
-	line := `{"point":"log","text":"a line"}`
-	frame := `{"point":"frame","bytes":"AAAA","size":3}`
+func TestRecorderKeepsTheNewestSteps(t *testing.T) {
 	for _, row := range []struct {
 		name     string
 		recorder recorder
-		add      []string
 		want     []string
 	}{
-		{
-			"all below the limits", recorder{maxSteps: 3, maxSize: 1000}, []string{line, frame, line},
-			[]string{"log []", "frame [0 0 0]", "log []"},
-		},
-		{
-			"no lines of the log", recorder{maxSteps: 3, maxSize: 1000}, []string{line, frame, line, frame, line},
-			[]string{"gap left out: 3 lines of the log, the bytes of 2 steps, and the first 0 steps", "frame []", "frame []"},
-		},
-		{
-			"no bytes", recorder{maxSteps: 10, maxSize: 90}, []string{frame, frame},
-			[]string{"gap left out: 0 lines of the log, the bytes of 2 steps, and the first 0 steps", "frame []", "frame []"},
-		},
-		{
-			"not the oldest steps", recorder{maxSteps: 2, maxSize: 1000},
-			[]string{frame, line, frame, frame, `{"point":"done"}`},
-			[]string{"gap left out: 1 lines of the log, the bytes of 3 steps, and the first 2 steps", "frame []", "done []"},
-		},
+		{"all below the limits", recorder{maxSteps: 3, maxSize: 1000}, []string{"a ", "b ", "c "}},
+		{"two steps", recorder{maxSteps: 2, maxSize: 1000}, []string{"gap left out: the first 1 steps", "b ", "c "}},
+		{"30 bytes", recorder{maxSteps: 3, maxSize: 30}, []string{"gap left out: the first 2 steps", "c "}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			for _, step := range row.add {
-				row.recorder.add(serverLane, json.RawMessage(step))
+			for _, point := range []string{"a", "b", "c"} {
+				row.recorder.add(serverLane, json.RawMessage(`{"point":"`+point+`"}`))
 			}
 			var got []string
 			for _, step := range parseSteps(t, row.recorder.recorded()) {
-				detail := step.Text
-				if step.Point != pointGap {
-					detail = fmt.Sprint(step.Bytes)
-				}
-				got = append(got, step.Point+" "+detail)
+				got = append(got, step.Point+" "+step.Text)
 			}
 			testkit.WantEqual(t, "the steps", got, row.want)
 		})
@@ -304,7 +269,7 @@ func TestRecorderDropsAPlaceBeforeItIsFilled(t *testing.T) {
 		r.add(serverLane, json.RawMessage(`{"point":"stored"}`))
 	}
 	place.fill(faultsLane, ownStep{Point: pointLife})
-	testkit.WantNumber(t, "dropped steps", r.droppedSteps, 2)
+	testkit.WantNumber(t, "dropped steps", r.dropped, 2)
 	testkit.WantNumber(t, "bytes", r.size, 2*len(`{"lane":0,"point":"stored"}`))
 }
 

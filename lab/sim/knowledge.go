@@ -42,7 +42,6 @@ func (s *sim) Answered(a fakekube.Answer) {
 	if q.Verb == "patch" && !p.mayMiss(a) {
 		p.noteWritten(a)
 	}
-	s.followAnswerLocked(p, a)
 	if a.RetryAfter > 0 {
 		p.retryAfter[retryKey(q)] = time.Now().Add(a.RetryAfter)
 	}
@@ -103,7 +102,6 @@ func (s *sim) notePatchedLocked(p *proc, a fakekube.Answer) {
 	p.noteObject(a, o, false)
 	if s.killNextWriter && a.Request.Resource == "nodes" {
 		s.killNextWriter = false
-		s.noteMetLocked(p, writerKilledStep(), target{})
 		s.running.Go(func() { s.killProcess(p.slot, 3*time.Second) })
 	}
 }

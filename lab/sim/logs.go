@@ -118,7 +118,6 @@ func (s *sim) readLineLocked(p *proc, text []byte) {
 	if p.isDead {
 		return
 	}
-	p.followLogLocked(line)
 	words := strings.Fields(line.Msg)
 	switch {
 	case line.Msg == "the resource is installed":

@@ -104,7 +104,7 @@ func memoryProfile() []runtime.MemProfileRecord {
 
 // boundedOwners are what holds more for good reasons, up to a limit of its own: the recorder of Events remembers 4,096
 // objects, and a decoder of JSON keeps a buffer of 1 MiB for the next object.
-var boundedOwners = []string{"podcount/internal/api/events.", "podcount/internal/api/wire.(*Decoder).readValue"}
+var boundedOwners = []string{"podcount/internal/api/events.", "podcount/internal/api/wire.(*Reader).readValue"}
 
 // ownerOf returns the innermost function of a stack that belongs to the program, or to the connections of its HTTP
 // client. It returns "" if there is none, if a function of the simulation or the fake is further inside, or if it is

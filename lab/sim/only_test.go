@@ -15,9 +15,7 @@ func TestStepsAreParsedAndPrinted(t *testing.T) {
 	testkit.WantEqual(t, "the text", steps.String(), "3,8,20-24")
 	testkit.WantNumber(t, "the last step", steps.last(), 24)
 	for _, text := range []string{"", "x", "3,", "1-", "-1", "1-2-3", "5-3"} {
-		t.Run("wrong: "+text, func(t *testing.T) {
-			_, err := ParseSteps(text)
-			testkit.WantError(t, "ParseSteps", err, `steps "`+text+`"`)
-		})
+		_, err := ParseSteps(text)
+		testkit.WantError(t, "ParseSteps", err, `steps "`+text+`"`)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"reflect"
 	"slices"
@@ -139,8 +138,7 @@ type Result struct {
 	Stats Stats
 
 	// Script has a line for each step, with its act, its time since the act began, and its number. The line says what
-	// the step did, and a step that changed nothing has none. In a seed that takes aim, each step has a line with its
-	// name instead.
+	// the step did, and a step that changed nothing has none.
 	Script []string
 
 	// Broken has a line for each broken rule, in the order of detection. It begins with the name of the process that
@@ -176,8 +174,6 @@ type Stats struct {
 	events   int // that the processes have logged, including bookmarks
 	audits   int // that the processes have logged
 	drifted  int // objects in which audits found a difference
-
-	met map[pair]bool // the pairs of a state and a fault that were met (coverage.go)
 }
 
 // add adds the statistics of more seeds.
@@ -196,22 +192,15 @@ func (s *Stats) add(other Stats) {
 	s.events += other.events
 	s.audits += other.audits
 	s.drifted += other.drifted
-	if s.met == nil {
-		s.met = map[pair]bool{}
-	}
-	maps.Copy(s.met, other.met)
 }
 
 // String returns a sentence with all the numbers.
 func (s Stats) String() string {
-	possible := len(possiblePairs())
-	met := possible - len(s.unmet())
 	return fmt.Sprintf("%d seeds, %.0f simulated hours: %d changes, %d of them faults; %d requests, %d writes, "+
 		"%d watches with %d events and %d audits checked against the rules, %d objects had drifted; "+
 		"%d times all faults stopped, the last write was at most %v later; "+
-		"%d of %d pairs of a state and a fault met; "+
 		"corrected in calm water: labels: %v; statuses: %v",
 		s.seeds, s.simulated.Hours(), s.changes, s.faults, s.requests, s.writes,
 		s.watches, s.events, s.audits, s.drifted, s.calms, s.slowest.Round(time.Millisecond),
-		met, possible, s.labelDelays, s.statusDelays)
+		s.labelDelays, s.statusDelays)
 }

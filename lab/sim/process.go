@@ -20,8 +20,7 @@ type proc struct {
 
 	isEnding bool // it has ended, or was stopped or killed; another process follows
 	isDead   bool // it was killed, so no rule applies to it any more
-
-	activities map[string]*activity // what it is doing, by resource (states.go); nil after its end
+	hasEnded bool // its function has returned
 
 	// What it knows.
 	progress   map[string]*progress  // by resource
@@ -63,7 +62,6 @@ func (s *sim) launch(slot int) {
 		link:             &link{net: s.net, wires: map[*wire]bool{}},
 		began:            time.Now(),
 		stop:             stop,
-		activities:       s.newActivities(),
 		progress:         map[string]*progress{},
 		knows:            map[string]*knowledge{},
 		unsure:           map[string]int{},
@@ -103,7 +101,7 @@ func (s *sim) runProcess(ctx context.Context, p *proc) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p.activities = nil
+	p.hasEnded = true
 	if p.isDead {
 		return
 	}
@@ -160,8 +158,7 @@ func (s *sim) markDead(slot int) (p *proc, wasEnding bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p = s.slots[slot]
-	hasEnded := p.activities == nil
-	if !p.isDead && !hasEnded {
+	if !p.isDead && !p.hasEnded {
 		s.recordOwnLocked(p.lane(), ownStep{Point: pointEnds, Key: p.host, Type: "killed"})
 	}
 	p.isDead = true

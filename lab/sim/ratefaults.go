@@ -12,30 +12,26 @@ func rateFaults() []step {
 	lasts := span{10 * time.Second, 10 * time.Minute}
 	return []step{
 		{
-			name:     "half of all answers are 429",
-			weight:   2,
-			do:       answersRefused{lasts: lasts, share: 0.5}.strike,
-			concerns: everything,
+			name:   "half of all answers are 429",
+			weight: 2,
+			do:     answersRefused{lasts: lasts, share: 0.5}.strike,
 		},
 		{
-			name:     "all answers are late",
-			weight:   2,
-			do:       answersLate{lasts: lasts, by: 5 * time.Second}.strike,
-			concerns: everything,
+			name:   "all answers are late",
+			weight: 2,
+			do:     answersLate{lasts: lasts, by: 5 * time.Second}.strike,
 		},
 		{
-			name:     "slow network",
-			weight:   2,
-			do:       networkSlow{lasts: lasts, bytesPerSecond: 20_000}.strike,
-			concerns: everything,
-			reach:    oneProcess,
+			name:   "slow network",
+			weight: 2,
+			do:     networkSlow{lasts: lasts, bytesPerSecond: 20_000}.strike,
+			reach:  oneProcess,
 		},
 		{
-			name:     "connections are cut",
-			weight:   2,
-			do:       connectionsCut{lasts: lasts, age: 30 * time.Second}.strike,
-			concerns: everything,
-			reach:    oneProcess,
+			name:   "connections are cut",
+			weight: 2,
+			do:     connectionsCut{lasts: lasts, age: 30 * time.Second}.strike,
+			reach:  oneProcess,
 		},
 	}
 }

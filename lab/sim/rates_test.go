@@ -26,21 +26,3 @@ func TestAgeIsThatOfTheLastTimeWhenAValueWasRight(t *testing.T) {
 		testkit.WantEqual(t, "the age of 7", tr.age("n0 total", "7"), neverRight)
 	})
 }
-
-func TestCoinShowsHeadsHalfOfTheTime(t *testing.T) {
-	c := newCoin("list /api/v1/pods")
-	heads := 0
-	inARow := 0
-	for range 1000 {
-		if !c.flip() {
-			inARow = 0
-			continue
-		}
-		heads++
-		inARow++
-		if inARow > 3 {
-			t.Fatal("heads four times in a row")
-		}
-	}
-	testkit.WantBetween(t, "heads of 1000", heads, 400, 550)
-}

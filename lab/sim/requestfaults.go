@@ -35,36 +35,22 @@ type requestFault struct {
 }
 
 func (f requestFault) step() step {
-	return step{
-		name:       f.name(),
-		weight:     1,
-		do:         f.strike,
-		concerns:   f.class.concerns,
-		possibleIn: f.class.sentIn,
-		isMetLater: true,
-		request:    &f,
-	}
+	return step{name: f.name(), weight: 1, do: f.strike}
 }
 
 func (f requestFault) name() string { return f.class.name + " get " + f.outcome.name }
 
 func (f requestFault) strike(s *sim) string {
-	times := pick(s.dice, 1, 1, 2, 3, 8)
-	s.injectWhere(f, times, func(fakekube.Request) bool { return true })
-	return fmt.Sprintf("THE NEXT %d %s", times, f.name())
-}
-
-// injectWhere lets a fault strike the next few requests of its class for which isMeant returns true.
-func (s *sim) injectWhere(f requestFault, times int, isMeant func(fakekube.Request) bool) {
 	fault := f.outcome.fault
-	fault.Times = times
-	fault.On.If = func(q fakekube.Request) bool { return f.class.match(q) && isMeant(q) }
+	fault.Times = pick(s.dice, 1, 1, 2, 3, 8)
+	fault.On.If = f.class.match
 	fault.Met = func(q fakekube.Request) { s.noteOutcome(q, f) }
 	s.extendBound(fault.Delay)
 	if f.isSilent() {
 		s.extendBoundForSilence()
 	}
 	s.fake.InjectUnchecked(fault)
+	return fmt.Sprintf("THE NEXT %d %s", fault.Times, f.name())
 }
 
 // noteOutcome notes that a fault has struck a request.
@@ -82,7 +68,6 @@ func (s *sim) noteOutcome(q fakekube.Request, f requestFault) {
 		Type:  f.outcome.name,
 		Text:  fmt.Sprint(q.Route),
 	})
-	s.noteMetLocked(p, f.step(), target{})
 	reply, _ := f.outcome.fault.Do.(fakekube.Reply)
 	seconds, _ := strconv.Atoi(reply.Header["Retry-After"])
 	p.retryAfter[retryKey(q)] = time.Now().Add(time.Duration(seconds) * time.Second)
@@ -118,14 +103,6 @@ func (f requestFault) isSilent() bool {
 type requestClass struct {
 	name  string
 	match func(fakekube.Request) bool
-
-	// concerns are the resources whose reflectors send these requests, or are at work on the objects in them; leases
-	// stands for the election. sentIn are the only states in which they are sent; nil means all.
-	concerns []string
-	sentIn   []state
-
-	// isState means that a state in sentIn is nothing but one of these requests in flight.
-	isState bool
 }
 
 func isDiscovery(q fakekube.Request) bool {
@@ -149,22 +126,22 @@ func isPatchOf(resource string) func(fakekube.Request) bool {
 
 func readClasses() []requestClass {
 	return []requestClass{
-		{"discovery", isDiscovery, []string{"counts"}, nil, false},
-		{"lists of counts", isListOf("counts"), []string{"counts"}, listStates, true},
-		{"lists of nodes", isListOf("nodes"), []string{"nodes"}, listStates, true},
-		{"lists of pods", isListOf("pods"), []string{"pods"}, listStates, true},
-		{"watches of counts", fixture.IsWatch("counts"), []string{"counts"}, openingStates, true},
-		{"watches of nodes", fixture.IsWatch("nodes"), []string{"nodes"}, openingStates, true},
-		{"watches of pods", fixture.IsWatch("pods"), []string{"pods"}, openingStates, true},
+		{"discovery", isDiscovery},
+		{"lists of counts", isListOf("counts")},
+		{"lists of nodes", isListOf("nodes")},
+		{"lists of pods", isListOf("pods")},
+		{"watches of counts", fixture.IsWatch("counts")},
+		{"watches of nodes", fixture.IsWatch("nodes")},
+		{"watches of pods", fixture.IsWatch("pods")},
 	}
 }
 
 func writeClasses() []requestClass {
 	return []requestClass{
-		{"events", isNewEvent, []string{"leases"}, writingStates, false},
-		{"leases", isForLease, []string{"leases"}, contestStates, true},
-		{"patches of counts", isPatchOf("counts"), []string{"counts", "leases"}, writingStates, false},
-		{"patches of nodes", isPatchOf("nodes"), []string{"nodes", "leases"}, writingStates, false},
+		{"events", isNewEvent},
+		{"leases", isForLease},
+		{"patches of counts", isPatchOf("counts")},
+		{"patches of nodes", isPatchOf("nodes")},
 	}
 }
 

@@ -21,8 +21,8 @@ type Seeds struct {
 	// It does so for the first three seeds that fail.
 	Shrink time.Duration
 
-	// keepGoing is whether to run all seeds even if one fails, to print the progress every progressInterval, and to
-	// print the pairs that were not met. ParseSeeds sets it.
+	// keepGoing is whether to run all seeds even if one fails, and to print the progress every progressInterval.
+	// ParseSeeds sets it.
 	keepGoing bool
 }
 
@@ -60,9 +60,6 @@ func RunSeeds(t *testing.T, o Options, seeds Seeds) {
 		}
 	})
 	fmt.Println(queue.sum)
-	if seeds.keepGoing {
-		fmt.Print(queue.sum.unmetPairs())
-	}
 	if queue.sum.seeds == 0 {
 		t.Error("no seed has run")
 	}
@@ -166,24 +163,7 @@ func (q *seedQueue) noteFailure() {
 	q.hasFailed = true
 }
 
-// CheckAims checks that a seed meets most of the pairs at which it takes aim.
-func CheckAims(t *testing.T, o Options) {
-	o.Seed = 4 // which takes aim
-	result := Run(t, o)
-	pairs := pairsToAimAt(o.Seed)
-	met := 0
-	for _, one := range pairs {
-		if result.Stats.met[one] {
-			met++
-		}
-	}
-	if met <= len(pairs)/2 {
-		t.Errorf("seed %d has met %d of the %d pairs at which it takes aim", o.Seed, met, len(pairs))
-	}
-}
-
-// CheckSeeds checks that a seed always has the same script, with and without aims, and that two seeds have different
-// ones.
+// CheckSeeds checks that a seed always has the same script, and that two seeds have different ones.
 func CheckSeeds(t *testing.T, o Options) {
 	script := func(seed uint64) string {
 		o.Seed = seed
@@ -196,11 +176,6 @@ func CheckSeeds(t *testing.T, o Options) {
 	again := script(27)
 	if again != first {
 		t.Errorf("seed 27 has two scripts:\n%s\n\nand:\n%s", first, again)
-	}
-	aimed := script(22)
-	aimedAgain := script(22)
-	if aimedAgain != aimed {
-		t.Errorf("seed 22, which takes aim, has two scripts:\n%s\n\nand:\n%s", aimed, aimedAgain)
 	}
 	if script(23) == first {
 		t.Error("seeds 27 and 23 have the same script")

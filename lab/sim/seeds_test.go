@@ -36,9 +36,7 @@ func TestSeedsAreParsed(t *testing.T) {
 		})
 	}
 	for _, text := range []string{"", "x", "1-", "-1", "1-2-3", "5-3", "0"} {
-		t.Run("wrong: "+text, func(t *testing.T) {
-			_, err := ParseSeeds(text)
-			testkit.WantError(t, "ParseSeeds", err, `seeds "`+text+`"`)
-		})
+		_, err := ParseSeeds(text)
+		testkit.WantError(t, "ParseSeeds", err, `seeds "`+text+`"`)
 	}
 }

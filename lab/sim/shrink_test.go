@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,37 +83,6 @@ func firstFailure(t *testing.T, o Options, rule string) (seed uint64, result Res
 	}
 	t.Fatalf("no seed up to %d breaks the rule %q first", last, rule)
 	return 0, Result{}
-}
-
-func TestFewestStepsAreThoseThatFail(t *testing.T) {
-	var steps []takenStep
-	for number := 1; number <= 100; number++ {
-		steps = append(steps, takenStep{number: number})
-	}
-	for _, row := range []struct {
-		name   string
-		needed []int
-	}{
-		{"one step", []int{71}},
-		{"the first and the last", []int{1, 100}},
-		{"neighbours", []int{49, 50, 51}},
-		{"none at all", nil},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			runs := 0
-			found := fewest(steps, func(some []takenStep) bool {
-				runs++
-				numbers := numbersOf(some)
-				return !slices.ContainsFunc(row.needed, func(number int) bool { return !numbers[number] })
-			})
-			want := Steps{}
-			for _, number := range row.needed {
-				want[number] = true
-			}
-			testkit.WantEqual(t, "the steps that are left", numbersOf(found).String(), want.String())
-			testkit.WantBetween(t, "runs", runs, 1, 70)
-		})
-	}
 }
 
 func TestStoryThatDoesNotRepeatIsNotMadeShorter(t *testing.T) {

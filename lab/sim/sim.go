@@ -28,14 +28,11 @@ type sim struct {
 	faults        []step     // the faults that can strike with this seed
 	restoreBackup func()     // restores the last backup
 	script        []string   // see Result
-	pairsToAimAt  []pair     // empty unless the seed takes aim
 
 	// How far the seed has come. Only the goroutine of run uses these fields.
 	stepNumber int           // the number of steps so far, including those that were left out
 	taken      []takenStep   // the steps that have happened
 	target     target        // what the present fault strikes
-	aimsTaken  int           // how many steps have taken aim
-	aims       []aim         // the faults that wait for their state
 	faultLasts time.Duration // how long the present fault lasts; 0 if that is not known
 	act        int           // the number of the present act; 0 before the processes start
 	actBegan   time.Time     // when the act began
@@ -114,11 +111,7 @@ func Simulate(t *testing.T, o Options) (result Result) {
 // newSim returns the simulation of a seed before it begins, with the flags, slots and faults that the seed draws.
 func newSim(t *testing.T, o Options) *sim {
 	s := emptySim(t, o)
-	s.pairsToAimAt = pairsToAimAt(o.Seed)
 	s.drawSetting()
-	for !s.allowsAims() {
-		s.drawSetting()
-	}
 	s.access = newAccess(t, o.Seed)
 	s.recordPhase("the processes use %v", s.access)
 	// Some seeds begin with high versions, which soon no longer fit into 32 bits, or get another digit.
@@ -126,7 +119,7 @@ func newSim(t *testing.T, o Options) *sim {
 	s.serve()
 	for _, fault := range faultSteps() {
 		isDrawn := s.dice.IntN(3) == 0
-		if isDrawn && !s.aimsAtRareState() {
+		if isDrawn {
 			s.faults = append(s.faults, fault)
 		}
 	}
@@ -147,7 +140,6 @@ func emptySim(t *testing.T, o Options) *sim {
 		history:  map[string][]fakekube.Change{},
 		hostOf:   map[string]string{},
 	}
-	s.stats.met = map[pair]bool{}
 	if o.Recording != nil {
 		s.recorder = newRecorder()
 	}
@@ -165,8 +157,8 @@ func (s *sim) drawSetting() {
 }
 
 // run alternates between life with faults and calm, until the time is over or a rule is broken. A life and the calm
-// after it are an act. How long a calm lasts depends on the faults that have struck, and with aims, on the program. So
-// only the lives count for the time, and the steps are the same in any case.
+// after it are an act. How long a calm lasts depends on the faults that have struck. So only the lives count for the
+// time, and the steps are the same in any case.
 func (s *sim) run() {
 	faultShare := pick(s.dice, 0.1, 0.3, 0.6)
 	s.populate()
@@ -206,10 +198,7 @@ func (s *sim) populate() {
 
 // lifetime returns how long all lives of the seed last together, at least.
 func (s *sim) lifetime() time.Duration {
-	switch {
-	case s.aimsAtRareState():
-		return 6 * time.Hour
-	case s.isLong():
+	if s.isLong() {
 		return 20 * time.Hour
 	}
 	return 90 * time.Minute
@@ -243,20 +232,15 @@ func (s *sim) beginAct() {
 func (s *sim) live(d time.Duration, faultShare float64) {
 	end := time.Now().Add(d)
 	for time.Now().Before(end) && !s.hasBroken() {
-		isAim := len(s.pairsToAimAt) > 0 && s.dice.Float64() < aimShare
 		isFault := s.dice.Float64() < faultShare && len(s.faults) > 0
-		s.countStep(isAim || isFault)
-		switch {
-		case isAim:
-			s.takeAims()
-		case isFault:
+		s.countStep(isFault)
+		if isFault {
 			s.takeStep(s.faults)
-		default:
+		} else {
 			s.takeStep(lifeSteps)
 		}
-		s.wait(s.drawDuration(span{50 * time.Millisecond, s.longestGap()}))
+		<-time.After(s.drawDuration(span{50 * time.Millisecond, s.longestGap()}))
 	}
-	s.aims = nil // No fault may strike after a life.
 }
 
 // countStep adds a step to the statistics.

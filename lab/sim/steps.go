@@ -16,28 +16,22 @@ type step struct {
 	// do makes the step happen. It returns a description for the story, or "" if nothing has happened.
 	do func(*sim) string
 
-	// Only faults have the fields below, most of which are for coverage.go.
+	isFault bool
 
-	// concerns are the resources whose reflectors are struck. The resource leases stands for the election.
-	concerns []string
-
-	// reach says what is struck: all processes, one of them, or the reflectors of one resource.
+	// reach says what a fault strikes: all processes, one of them, or the watches of one resource.
 	reach reach
-
-	// possibleIn are the only states in which the fault can strike. nil means all.
-	possibleIn []state
-
-	// isMetLater is whether the fault strikes only after do, at a request. The pair is noted then.
-	isMetLater bool
-
-	// request is the fault of requests that do injects, or nil.
-	request *requestFault
 }
 
-// strikesAny reports whether the step is a fault that strikes a reflector or an election.
-func (f step) strikesAny() bool { return len(f.concerns) > 0 }
+// reach says how far a fault reaches.
+type reach int
 
-// target is what a fault strikes. A nil process means every process, and the resource "" every reflector.
+const (
+	everyProcess reach = iota
+	oneProcess
+	oneResource // the watches of one resource, in every process
+)
+
+// target is what a fault strikes. A nil process means every process, and the resource "" every resource.
 type target struct {
 	p        *proc
 	resource string
@@ -47,8 +41,8 @@ type target struct {
 func (s *sim) takeStep(steps []step) {
 	s.nextStep(func() {
 		drawn := s.drawStep(steps)
-		description := s.strike(drawn, s.drawTarget(drawn))
-		s.noteStep(drawn.name, description, drawn.strikesAny())
+		s.target = s.drawTarget(drawn)
+		s.noteStep(s.recordStrike(drawn, func() string { return drawn.do(s) }), drawn.isFault)
 	})
 }
 
@@ -61,22 +55,13 @@ func (s *sim) nextStep(do func()) {
 	}
 }
 
-// strike makes a step happen. If it is a fault, strike notes the states in which it strikes.
-func (s *sim) strike(what step, at target) (description string) {
-	s.target = at
-	if !what.isMetLater {
-		s.noteStrike(what, at)
-	}
-	return s.recordStrike(what, func() string { return what.do(s) })
-}
-
 // drawTarget draws what a step strikes.
 func (s *sim) drawTarget(what step) target {
 	switch what.reach {
 	case oneProcess:
 		return target{p: s.drawProcess()}
-	case oneReflector:
-		return target{resource: pick(s.dice, what.concerns...)}
+	case oneResource:
+		return target{resource: pick(s.dice, "pods", "nodes", "counts")}
 	}
 	return target{}
 }
@@ -100,25 +85,16 @@ func (s *sim) drawStep(steps []step) step {
 type takenStep struct {
 	number  int
 	isFault bool
-	line    string // as in the script, with the description
+	line    string // as in the script
 }
 
-// noteStep adds a step to the story and the script. If it has changed nothing, its description is "". In a seed that
-// takes aim, the description depends on the program, so the script has only the name.
-func (s *sim) noteStep(name, description string, isFault bool) {
-	if description != "" {
-		s.record("step %d: %s", s.stepNumber, description)
-		line := s.scriptLine(description)
-		s.taken = append(s.taken, takenStep{number: s.stepNumber, isFault: isFault, line: line})
+// noteStep adds a step to the story and the script, unless it has changed nothing: then its description is "".
+func (s *sim) noteStep(description string, isFault bool) {
+	if description == "" {
+		return
 	}
-	switch {
-	case len(s.pairsToAimAt) > 0:
-		s.script = append(s.script, s.scriptLine(name))
-	case description != "":
-		s.script = append(s.script, s.scriptLine(description))
-	}
-}
-
-func (s *sim) scriptLine(text string) string {
-	return fmt.Sprintf("act %d, %v: step %d: %s", s.act, time.Since(s.actBegan), s.stepNumber, text)
+	s.record("step %d: %s", s.stepNumber, description)
+	line := fmt.Sprintf("act %d, %v: step %d: %s", s.act, time.Since(s.actBegan), s.stepNumber, description)
+	s.script = append(s.script, line)
+	s.taken = append(s.taken, takenStep{number: s.stepNumber, isFault: isFault, line: line})
 }

@@ -1,11 +1,8 @@
 package suite
 
 import (
-	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,10 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"podcount/internal/api/kube"
 	"podcount/lab/fakekube"
 	"podcount/lab/fixture"
 	"podcount/lab/testkit"
@@ -28,8 +23,6 @@ import (
 var Access = Topic{
 	{"podcount works over TLS, with a token or a certificate", overTLS},
 	{"-master works with kubectl proxy", kubectlProxy},
-	{"a redirect is not followed", redirect},
-	{"an access error is logged with what to do next", accessErrors},
 	{"an error names the unreachable proxy of HTTPS_PROXY", unreachableProxy},
 	{"NO_PROXY exempts servers from the proxy", noProxy},
 	{"a signal stops podcount while it waits for a file", stopAtFile},
@@ -90,182 +83,6 @@ func kubectlProxy(t *testing.T, podcount Program) {
 		testkit.WantError(t, "-once", p.Finish(), "")
 		WantLabel(t, f, "cp", TotalLabel, "0")
 	})
-}
-
-func redirect(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.Script(t, `list pods: reply 307 header Location http://127.0.0.1:1/elsewhere body moved`)
-		p := podcount.Start(t, f)
-		synctest.Wait()
-		testkit.WantText(t, p.Log.String(), "list pods: 307 Temporary Redirect")
-		elsewhere := fixture.Requests(f, func(r fakekube.Request) bool { return r.Path == "/elsewhere" })
-		testkit.WantNumber(t, "requests elsewhere", len(elsewhere), 0)
-	})
-}
-
-// accessCase is a reason why podcount cannot reach the API server or may not use it.
-type accessCase struct {
-	name string
-
-	// What is wrong with the flags or the kubeconfig.
-	args    string // added to the flags
-	oldText string // replaced in the kubeconfig by newText
-	newText string
-
-	// What is wrong with the network or the server.
-	dial   kube.Dialer         // if set, opens the connections
-	issuer *fakekube.Authority // if set, issues the server's certificate instead of the kubeconfig's CA
-	change func(f *fakekube.Server)
-
-	wantErrors []string // CONFIG stands for the path of the kubeconfig
-}
-
-// accessCases returns common mistakes and outages. Each error says what podcount tried, and what to do next.
-func accessCases(t *testing.T) []accessCase {
-	const server = ": https://127.0.0.1:1, from CONFIG, context fake: "
-	const isItRunning = "connect: connection refused (is the API server running, and is this its address?)"
-	const unknownAuthority = server +
-		"tls: failed to verify certificate: x509: certificate signed by unknown authority"
-	const giveCA = `(give the CA of this cluster as certificate-authority; the server's certificate was issued by `
-	const proxyRefused = "proxyconnect tcp: dial tcp 10.0.0.9:3128: connect: connection refused (this is the proxy " +
-		"of the kubeconfig's proxy-url, or else of HTTPS_PROXY: is it running, and is its address right?)"
-	return []accessCase{
-		{
-			name:       "no server",
-			dial:       refuseDial("127.0.0.1:1"),
-			wantErrors: []string{server + "dial tcp 127.0.0.1:1: " + isItRunning},
-		},
-		{
-			name: "no server at -master",
-			args: "-master https://10.0.0.1",
-			dial: refuseDial("10.0.0.1:443"),
-			wantErrors: []string{
-				": https://10.0.0.1, from -master, CONFIG, context fake: dial tcp 10.0.0.1:443: " + isItRunning,
-			},
-		},
-		{
-			name:    "no such host",
-			oldText: "https://127.0.0.1:1",
-			newText: "https://nowhere",
-			dial:    unknownHostDial("nowhere"),
-			wantErrors: []string{": https://nowhere, from CONFIG, context fake: dial tcp: lookup nowhere: no such host " +
-				"(is the API server running, and is this its address?)"},
-		},
-		{
-			name:       "no answer",
-			args:       "-leader-elect",
-			dial:       neverDial,
-			wantErrors: []string{server + "context deadline exceeded (is the API server running, and is this its address?)"},
-		},
-		{
-			name:       "wrong CA",
-			issuer:     fakekube.NewAuthority("another CA"),
-			wantErrors: []string{unknownAuthority, giveCA + `"CN=another CA")`},
-		},
-		{
-			name:       "self-signed certificate",
-			issuer:     &fakekube.Authority{},
-			wantErrors: []string{unknownAuthority, giveCA + `"CN=server")`},
-		},
-		{
-			name:   "expired token",
-			change: func(f *fakekube.Server) { f.Allow("fresh") },
-			wantErrors: []string{": 401 Unauthorized: Unauthorized (what was not accepted: the token of CONFIG, " +
-				"context fake): give one that has not expired, and is of this cluster"},
-		},
-		{
-			name: "missing right",
-			change: func(f *fakekube.Server) {
-				f.AddUser("s3cret", "system:serviceaccount:kube-system:podcount", "system:masters")
-				f.Forbid("list nodes")
-			},
-			wantErrors: []string{
-				`list nodes: 403 Forbidden: nodes is forbidden: User "system:serviceaccount:kube-system:podcount" ` +
-					`cannot list resource "nodes" in API group "" at the cluster scope`,
-				`(the RBAC rule that allows it: apiGroups [""], resources ["nodes"], verbs ["list"])`,
-			},
-		},
-		{
-			name:   "missing right to write",
-			change: func(f *fakekube.Server) { f.Forbid("patch nodes") },
-			wantErrors: []string{
-				"patch nodes/cp: 403 Forbidden: ",
-				`(the RBAC rule that allows it: apiGroups [""], resources ["nodes"], verbs ["patch"])`,
-			},
-		},
-		{
-			name:       "wrong context",
-			args:       "-context other",
-			wantErrors: []string{`podcount: CONFIG: there is no context "other" (there is: context "fake")`},
-		},
-		{
-			name:       "wrong current-context",
-			oldText:    "current-context: fake",
-			newText:    "current-context: other",
-			wantErrors: []string{`podcount: CONFIG: there is no context "other" (there is: context "fake")`},
-		},
-		{
-			name:       "unreachable proxy",
-			oldText:    "    server:",
-			newText:    "    proxy-url: http://10.0.0.9:3128\n    server:",
-			dial:       refuseDial("10.0.0.9:3128"),
-			wantErrors: []string{server + proxyRefused},
-		},
-		{
-			name:    "unreachable SOCKS proxy",
-			oldText: "    server:",
-			newText: "    proxy-url: socks5://10.0.0.9:1080\n    server:",
-			dial:    refuseDial("10.0.0.9:1080"),
-			wantErrors: []string{
-				"proxyconnect tcp: dial tcp 10.0.0.9:1080: connect: connection refused (this is the proxy of",
-			},
-		},
-	}
-}
-
-func accessErrors(t *testing.T, podcount Program) {
-	ca := fakekube.NewAuthority("the CA")
-	for _, row := range accessCases(t) {
-		t.Run(row.name, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddNode("cp", ControlPlane)
-				if row.change != nil {
-					row.change(f)
-				}
-				pair := pairFrom(t, cmp.Or(row.issuer, ca))
-				n := fixture.Network(t, f, func() *tls.Certificate { return pair })
-				dir := t.TempDir()
-				text := fakekube.Kubeconfig("https://127.0.0.1:1", ca.PEM(), "token: s3cret")
-				writeText(t, dir, "config", strings.Replace(text, row.oldText, row.newText, 1))
-				config := filepath.Join(dir, "config")
-				args := append([]string{"-kubeconfig", config, "-log-format", "json"}, strings.Fields(row.args)...)
-				p := podcount.StartWith(t, n, Wiring{Dial: row.dial}, args...)
-				testkit.Pass(10 * time.Second)
-				got := errorsIn(t, p.Log.String())
-				if err := p.Stop(); err != nil {
-					got += "podcount: " + err.Error() + "\n"
-				}
-				for _, want := range row.wantErrors {
-					testkit.WantText(t, got, strings.ReplaceAll(want, "CONFIG", config))
-				}
-				wantTimes(t, p, "s3cret", 0)
-			})
-		})
-	}
-}
-
-// errorsIn returns the errors in a JSON log, one per line.
-func errorsIn(t *testing.T, log string) string {
-	t.Helper()
-	errors := ""
-	for line := range strings.Lines(log) {
-		var fields fakekube.Object
-		if err := json.Unmarshal([]byte(line), &fields); err != nil {
-			t.Errorf("%s: %v", line, err)
-		}
-		errors += fakekube.TextIn(fields, "err") + "\n"
-	}
-	return errors
 }
 
 // firstFailure runs podcount as a process until it logs a line with "cannot", and returns that line. It returns "" if

@@ -19,7 +19,6 @@ import (
 // Processes shows podcount as a process: signals, exit codes and pipes.
 var Processes = Topic{
 	{"exit codes are 0, 1 and 2", exitCodes},
-	{"a process whose stderr is full still ends with its exit code", fullStderr},
 	{"podcount continues when the reader of its output is gone", closedPipe},
 }
 
@@ -53,34 +52,6 @@ func exitCodes(t *testing.T, podcount Program) {
 		signalTwice(t, cmd.Process, syscall.SIGTERM, os.Interrupt)
 		linesUntilExit(cmd, stderr)
 		testkit.WantNumber(t, "the exit code", cmd.ProcessState.ExitCode(), 1)
-	})
-}
-
-// fullStderr shows that podcount ends although its stderr is a pipe that is full, as it is when a log collector hangs.
-func fullStderr(t *testing.T, podcount Program) {
-	full := fullPipe(t)
-	t.Run("wrong usage", func(t *testing.T) {
-		cmd, exited := startOn(t, nil, full, "-nonsense")
-		wantExit(t, cmd, exited, 2)
-	})
-
-	f, config := serveOneNode(t)
-	for _, verbosity := range []string{"0", "6"} {
-		t.Run("SIGTERM at -v "+verbosity, func(t *testing.T) {
-			fixture.SetLabel(f, "cp", TotalLabel, nil)
-			cmd, exited := startOn(t, full, full, "-kubeconfig", config, "-v", verbosity, "-leader-elect")
-			f.Await(t, "the label", func() bool { return fixture.Label(f, "cp", TotalLabel) == "0" })
-			cmd.Process.Signal(syscall.SIGTERM)
-			wantExit(t, cmd, exited, 0)
-		})
-	}
-
-	t.Run("a second SIGTERM while a write hangs", func(t *testing.T) {
-		stalled := stallNextWrite(t, f)
-		cmd, exited := startOn(t, full, full, "-kubeconfig", config)
-		<-stalled
-		signalTwice(t, cmd.Process, syscall.SIGTERM, syscall.SIGTERM)
-		wantExit(t, cmd, exited, 1)
 	})
 }
 
@@ -192,24 +163,6 @@ func linesUntilExit(cmd *exec.Cmd, stderr <-chan string) (lines []string) {
 	}
 	cmd.Wait()
 	return lines
-}
-
-// fullPipe returns the writing end of a full pipe that nobody reads.
-func fullPipe(t *testing.T) *os.File {
-	t.Helper()
-	reader, writer, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		reader.Close()
-		writer.Close()
-	})
-	writer.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-	for err == nil {
-		_, err = writer.Write(make([]byte, 4096))
-	}
-	return writer
 }
 
 // startOn starts the test binary as podcount, with these outputs. It closes exited when the process has exited.

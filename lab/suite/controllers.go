@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,12 +12,11 @@ import (
 
 // Controllers shows how controllers share caches, and what each waits for.
 var Controllers = Topic{
-	{"controllers share caches and start at different times", sharedCaches},
+	{"controllers share caches", sharedCaches},
 	{"podcount lists only the kinds that its controllers need", onlyWhatIsNeeded},
 	{"a controller whose rights are missing delays no other", missingRights},
 	{"a controller waits for its CRD and stops without it", comingAndGoingCRD},
 	{"the Counts of a removed CRD are forgotten unseen", unseenEndOfCounts},
-	{"the Retry-After of discovery is honoured", retryAfterOfDiscovery},
 	{"a resource is found soon although discovery fails at first", discoveryFailsAtFirst},
 	{"for a known resource, discovery that fails does not hurry", discoveryFailsLater},
 	{"a short 404 or 429 stops no controller", shortAbsence},
@@ -29,24 +27,12 @@ func sharedCaches(t *testing.T, podcount Program) {
 		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
 		f.AddNode("cp", ControlPlane)
 		fixture.AddPods(f, 3)
-		p := podcount.Start(t, f, "-controllers", "*,pod-printer")
+		podcount.Start(t, f, "-controllers", "*,pod-printer")
 		testkit.Pass(time.Second)
 		WantLabel(t, f, "cp", TotalLabel, "3")
 		for _, resource := range []string{"pods", "nodes", "counts"} {
 			testkit.WantNumber(t, "lists of "+resource, len(fixture.Requests(f, IsList(resource))), 1)
 			testkit.WantNumber(t, "watches of "+resource, len(fixture.Requests(f, fixture.IsWatch(resource))), 1)
-		}
-
-		startLine := regexp.MustCompile(`time=(\S+) .*work begins" controller=(\S+)`)
-		starts := startLine.FindAllStringSubmatch(p.Log.String(), -1)
-		if len(starts) != 3 {
-			t.Fatalf("controllers began as %q, want 3", starts)
-		}
-		testkit.WantEqual(t, "the first controller", starts[0][2], "pod-count")
-		for i, start := range starts[1:] {
-			if start[1] == starts[i][1] {
-				t.Errorf("%s and %s began at the same time", starts[i][2], start[2])
-			}
 		}
 	})
 }
@@ -58,21 +44,19 @@ func onlyWhatIsNeeded(t *testing.T, podcount Program) {
 		{"-controllers=count", "counts pods"},
 		{"", "counts nodes pods"},
 	} {
-		t.Run(row.flags, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
-				podcount.Start(t, f, strings.Fields(row.flags)...)
-				testkit.Pass(time.Minute)
-				var listed []string
-				for _, resource := range []string{"counts", "nodes", "pods"} {
-					if len(fixture.Requests(f, IsList(resource))) > 0 {
-						listed = append(listed, resource)
-					}
+		SimulateCase(t, row.flags, func(t *testing.T, f *fakekube.Server) {
+			fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+			podcount.Start(t, f, strings.Fields(row.flags)...)
+			testkit.Pass(time.Minute)
+			var listed []string
+			for _, resource := range []string{"counts", "nodes", "pods"} {
+				if len(fixture.Requests(f, IsList(resource))) > 0 {
+					listed = append(listed, resource)
 				}
-				testkit.WantEqual(t, "the listed resources", strings.Join(listed, " "), row.resources)
-				needsDiscovery := strings.Contains(row.resources, "counts")
-				testkit.WantEqual(t, "discovery was requested", discoveries(f) > 0, needsDiscovery)
-			})
+			}
+			testkit.WantEqual(t, "the listed resources", strings.Join(listed, " "), row.resources)
+			needsDiscovery := strings.Contains(row.resources, "counts")
+			testkit.WantEqual(t, "discovery was requested", discoveries(f) > 0, needsDiscovery)
 		})
 	}
 }
@@ -172,22 +156,6 @@ func listsAndWatches(f *fakekube.Server, resource string) int {
 	return len(fixture.Requests(f, IsList(resource))) + len(fixture.Requests(f, fixture.IsWatch(resource)))
 }
 
-// retryAfterOfDiscovery meets a 429, with which discovery may answer for a moment after a CRD was installed.
-func retryAfterOfDiscovery(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
-		podcount.Start(t, f)
-		testkit.Pass(time.Second)
-		f.Inject(t, StatusFault(discovery, 1, 429, "TooManyRequests", nil, "Retry-After", "60"))
-		MeetFaults(t, f)
-		before := discoveries(f)
-		testkit.Pass(59 * time.Second)
-		testkit.WantNumber(t, "discoveries before Retry-After is over", discoveries(f)-before, 0)
-		testkit.Pass(13 * time.Second) // jitter adds up to a fifth
-		testkit.WantBetween(t, "discoveries after that", discoveries(f)-before, 1, 2)
-	})
-}
-
 // discoveryFailsAtFirst shows that nobody waits a whole interval for a resource that podcount does not know yet.
 func discoveryFailsAtFirst(t *testing.T, podcount Program) {
 	const asked = 3 * time.Second // The jitter is at most as long again.
@@ -200,16 +168,14 @@ func discoveryFailsAtFirst(t *testing.T, podcount Program) {
 		{"429 with Retry-After", StatusFault(discovery, 3, 429, "TooManyRequests", nil, "Retry-After", "1"), asked},
 		{"500", StatusFault(discovery, 3, 500, "InternalError", nil), backoffs},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
-				f.Inject(t, row.fault)
-				start := time.Now()
-				podcount.Start(t, f)
-				testkit.Pass(time.Minute)
-				first := fixture.Requests(f, IsList("counts"))[0]
-				testkit.WantBetween(t, "time until the first list", first.At.Sub(start), row.shortest, 2*row.shortest)
-			})
+		SimulateCase(t, row.name, func(t *testing.T, f *fakekube.Server) {
+			fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+			f.Inject(t, row.fault)
+			start := time.Now()
+			podcount.Start(t, f)
+			testkit.Pass(time.Minute)
+			first := fixture.Requests(f, IsList("counts"))[0]
+			testkit.WantBetween(t, "time until the first list", first.At.Sub(start), row.shortest, 2*row.shortest)
 		})
 	}
 }

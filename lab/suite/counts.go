@@ -23,11 +23,8 @@ var Counts = Topic{
 	{"a status that reaches another Count of the name is none", statusOfAnotherCount},
 	{"a status is written at once, then once a second", statusOnceASecond},
 	{"a write to a missing object is not retried with each pod", writesToMissingObjects},
-	{"a lost deletion costs one write an interval", lostDeletion},
 	{"a change of a pod concerns only its Counts", onlyCountsOfThePod},
 	{"a restart repeats no Event and no write", restart},
-	{"a status that failed or was changed is written again", statusIsWrittenAgain},
-	{"a first write that hangs delays no other Count", hangingWrite},
 }
 
 // wantStatus fails the test unless a Count has this status. It is given as in "false 2 1", which means: not healthy, 2
@@ -215,27 +212,6 @@ func writesToMissingObjects(t *testing.T, podcount Program) {
 	})
 }
 
-// lostDeletion loses the watch event of a deletion. After that, only the hourly list shows that the Count is gone.
-func lostDeletion(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
-		fixture.AddCount(f, "web", `{"name":"web","count":1}`)
-		podcount.Start(t, f, "-pod-events", "off")
-		testkit.Pass(time.Minute)
-		f.LoseEvents(1)
-		f.Remove("counts", At("default", "web"))
-		f.AddPod("default", "a", "")
-		before := len(WritesTo(f))
-		testkit.Pass(10 * time.Minute)
-		testkit.WantBetween(t, "writes in ten minutes", len(WritesTo(f))-before, 1, 61)
-
-		testkit.Pass(time.Hour)
-		before = len(WritesTo(f))
-		testkit.Pass(10 * time.Minute)
-		testkit.WantNumber(t, "writes after the hourly list", len(WritesTo(f))-before, 0)
-	})
-}
-
 func onlyCountsOfThePod(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
@@ -295,61 +271,6 @@ func withAndWithoutSubresource(t *testing.T, test func(t *testing.T, f *fakekube
 			Simulate(t, func(t *testing.T, f *fakekube.Server) { test(t, f, row.hasStatus) })
 		})
 	}
-}
-
-func statusIsWrittenAgain(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
-		f.Inject(t, StatusFault(fakekube.Requests{Resource: "counts/status"}, 3, 500, "InternalError", nil))
-		fixture.AddCount(f, "web", `{"name":"nginx","count":0}`)
-		fixture.AddCount(f, "other", `{"name":"other","count":0}`)
-		p := podcount.Start(t, f)
-		testkit.Pass(time.Minute)
-		wantStatus(t, f, "web", "true 0 1")
-		wantStatus(t, f, "other", "true 0 1")
-		testkit.WantText(t, p.Log.String(), `msg="cannot reconcile" controller=count key=default/`)
-
-		f.PutJSON("counts", `{
-			"metadata": {"namespace": "default", "name": "web"},
-			"spec": {"name": "nginx", "count": 0},
-			"status": {"healthy": false, "count": 7}
-		}`)
-		testkit.Pass(10 * time.Second)
-		wantStatus(t, f, "web", "true 0 1")
-		testkit.WantText(t, countEvents(f), "Synced Count synced successfully (1)")
-
-		f.Script(t, "patch counts/status: drop request")
-		f.Script(t, "patch counts/status: drop answer") // after the server has applied the patch
-		fixture.AddPodWithLabels(f, "a", fakekube.Object{"app": "nginx"})
-		testkit.Pass(time.Minute)
-		wantStatus(t, f, "web", "false 1 1")
-
-		before := len(countWrites(f))
-		testkit.Pass(time.Hour)
-		testkit.WantNumber(t, "writes of a status that is right", len(countWrites(f))-before, 0)
-	})
-}
-
-func hangingWrite(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
-		for i := range 10 {
-			fixture.AddCount(f, fmt.Sprintf("c%d", i), `{"name":"web","count":0}`)
-		}
-		f.Script(t, "patch counts*: stall")
-		p := podcount.Start(t, f)
-		testkit.Pass(3 * time.Second)
-		written := 0
-		for i := range 10 {
-			if fixture.CountStatus(f, fmt.Sprintf("c%d", i)) == "true 0 1" {
-				written++
-			}
-		}
-		testkit.WantNumber(t, "Counts whose status was written", written, 9)
-		start := time.Now()
-		p.Stop()
-		testkit.WantBetween(t, "the time until it stopped", time.Since(start), 0, drainTimeout+eventsTimeout)
-	})
 }
 
 // countWrites returns the patches of Counts in the namespace default, as in "web/status {...}": the end of the path,

@@ -24,7 +24,6 @@ var Credentials = Topic{
 	{"new certificates are used while old watches continue", newCertificates},
 	{"an exec credential is kept until it expires or fails", execCredential},
 	{"an exec program may give a client certificate", execCertificate},
-	{"labels become right whatever happens to the credential", credentialFaults},
 }
 
 // addPodOnCP adds a pod to the node cp and lets d pass.
@@ -247,14 +246,11 @@ func newCertificates(t *testing.T, podcount Program) {
 func (v *certificateVolume) showBrokenFiles(t *testing.T, f *fakekube.Server, p *Process, version string) {
 	t.Helper()
 	keyFile := version + "/tls.key"
-	key, err := os.ReadFile(filepath.Join(v.dir, keyFile))
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := testkit.ReadFile(t, filepath.Join(v.dir, keyFile))
 	writeText(t, v.dir, keyFile, "no key")
 	testkit.Pass(2 * time.Second)
 	addPodOnCP(f, 2*time.Second)
-	writeText(t, v.dir, keyFile, string(key))
+	writeText(t, v.dir, keyFile, key)
 	testkit.Pass(2 * time.Second)
 	addPodOnCP(f, 2*time.Second)
 	wantTimes(t, p, renewalWorks, 1)
@@ -337,15 +333,12 @@ func (e execProgram) serve(t *testing.T, f *fakekube.Server) *fakekube.Network {
 	t.Helper()
 	user := execplugin.User(t, e.dir, "v1beta1", ", interactiveMode: IfAvailable, provideClusterInfo: false")
 	n := fixture.NetworkAs(t, f, e.dir, user)
-	config, err := os.ReadFile(filepath.Join(e.dir, "config"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := testkit.ReadFile(t, filepath.Join(e.dir, "config"))
 	const authority = "    certificate-authority-data: "
 	const more = "    tls-server-name: 127.0.0.1\n" +
 		"    extensions: [{name: client.authentication.k8s.io/exec, extension: {audience: us}}, " +
 		"{name: else, extension: 1}]\n"
-	writeText(t, e.dir, "config", strings.Replace(string(config), authority, more+authority, 1))
+	writeText(t, e.dir, "config", strings.Replace(config, authority, more+authority, 1))
 	return n
 }
 

@@ -49,14 +49,12 @@ func droppedIsReportedOnce(t *testing.T, podcount Program) {
 
 func droppedIsRetried(t *testing.T, podcount Program) {
 	for _, interval := range []string{"10s", "6m"} {
-		t.Run("with an interval of "+interval, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddNode("cp", ControlPlane)
-				fixture.Strip(f, TotalLabel)
-				podcount.Start(t, f, "-interval", interval)
-				testkit.Pass(time.Hour + time.Minute)
-				testkit.WantNumber(t, "tries in an hour", len(fixture.Requests(f, IsWriteOf("nodes"))), 7)
-			})
+		SimulateCase(t, "with an interval of "+interval, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", ControlPlane)
+			fixture.Strip(f, TotalLabel)
+			podcount.Start(t, f, "-interval", interval)
+			testkit.Pass(time.Hour + time.Minute)
+			testkit.WantNumber(t, "tries in an hour", len(fixture.Requests(f, IsWriteOf("nodes"))), 7)
 		})
 	}
 }

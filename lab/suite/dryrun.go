@@ -14,6 +14,7 @@ import (
 var DryRun = Topic{
 	{"-dry-run reports what it would write and writes nothing", dryRunWritesNothing},
 	{"-dry-run does not wait for -qps", dryRunIgnoresQPS},
+	{"-dry-run reports a node once an interval, as it would write it", dryRunCoolsDown},
 	{"-dry-run reports a label again that was right in between", dryRunReportsAgain},
 	{"-dry-run reports a label once, whatever happens to another label", dryRunReportsEachLabel},
 }
@@ -65,6 +66,18 @@ func dryRunIgnoresQPS(t *testing.T, podcount Program) {
 		testkit.WantBetween(t, "the time it took", time.Since(start), 0, time.Second)
 		testkit.WantNumber(t, "reported nodes", p.Logged("would write node "), 500)
 		testkit.WantText(t, p.Log.String(), "500 nodes: 500 would be written, 0 right, 0 failed, in 0.")
+	})
+}
+
+func dryRunCoolsDown(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		f.AddNode("cp", ControlPlane)
+		p := podcount.Start(t, f, "-dry-run", "-interval", "10s")
+		for i := range 58 {
+			f.AddPod("default", fmt.Sprint("p", i), "")
+			testkit.Pass(time.Second)
+		}
+		testkit.WantNumber(t, "reports in a minute", p.Logged(`"would write node cp: `), 6)
 	})
 }
 

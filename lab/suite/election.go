@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,52 +22,17 @@ import (
 // Election shows how replicas share the work: one leads, and the others stand by. The tests of package leader show what
 // the Lease looks like, and when it is acquired and released.
 var Election = Topic{
-	{"of three replicas one writes; the others keep caches warm", oneOfThree},
 	{"a leader that stops hands over within 5 s", handover},
 	{"replicas that start together spread their requests", twentyReplicas},
-	{"the lease names the host of its holder", leaseNamesHost},
-	{"flags set where the lease is and how long it lasts", leaseFlags},
 	{"a leader that cannot renew exits, and another leads", leaderCannotRenew},
 	{"a killed leader is replaced within 24 s", killedLeader},
-	{"a leader whose lease is taken stops at once", leaseTaken},
 	{"without the lease nothing is sent", nothingWithoutLease},
 	{"a leader releases its lease after its last write", releaseAfterLastWrite},
-	{"a release is given up if the server does not answer", releaseGivenUp},
-	{"a standby stops at once", standbyStops},
+	{"a leader releases its lease after its last Event", releaseAfterLastEvent},
 	{"a new leader writes nothing from an old cache", oldCacheIsNotWritten},
-	{"a new leader lists again only what does not change", quietAndBusyClusters},
-	{"a replica that leads from its start lists each kind once", leaderFromTheStart},
-	{"a replica lists although the lease cannot be read", listsWithoutLease},
 	{"a new leader waits for a list, keeps the lease and says why", leaderWithoutLists},
 	{"a new leader does not wait for a CRD that is gone", leaderWithoutCRD},
 	{"a new leader that waits for its caches stops at once", waitingLeaderStops},
-}
-
-func oneOfThree(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
-		f.AddNode("cp", ControlPlane)
-		fixture.AddCount(f, "web", `{"name":"web","count":1}`)
-		replicas := podcount.startReplicas(t, f, "a", "b", "c")
-		testkit.Pass(time.Minute)
-		leader := leaderNow(f)
-		for range 30 {
-			addNewPod(f)
-			testkit.Pass(2 * time.Second)
-		}
-		WantLabel(t, f, "cp", TotalLabel, "30")
-		testkit.WantText(t, fixture.CountStatus(f, "web"), "false 30 1")
-		testkit.WantEqual(t, "the leader a minute later", leaderNow(f), leader)
-		for name, p := range replicas {
-			wantListedOnce(t, f, name)
-			reports := 1
-			if name == leader {
-				reports = 0
-			}
-			testkit.WantNumber(t, "log lines of "+name+" that it stands by", p.Logged("standing by"), reports)
-		}
-		wantOneLeader(t, f)
-	})
 }
 
 // handover shows that the next leader need not wait until the lease expires, because the old one releases it.
@@ -93,14 +57,6 @@ func handover(t *testing.T, podcount Program) {
 		wantPromptStart(t, f, second)
 		wantOneLeader(t, f)
 	})
-}
-
-// wantListedOnce fails the test unless a replica has listed the pods exactly once, which means that its cache has
-// stayed up to date ever since.
-func wantListedOnce(t *testing.T, f *fakekube.Server, replica string) {
-	t.Helper()
-	lists := f.Received(fakekube.Requests{Host: hostOf(replica), If: IsList("pods")})
-	testkit.WantNumber(t, "lists of pods by "+replica, len(lists), 1)
 }
 
 // wantPromptStart fails the test unless the leader has written within a second after its election.
@@ -152,36 +108,6 @@ func twentyReplicas(t *testing.T, podcount Program) {
 	})
 }
 
-func leaseNamesHost(t *testing.T, podcount Program) {
-	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		podcount.StartReplica(t, f, "a")
-		testkit.Pass(time.Second)
-		if holder := holderNow(f); !strings.HasPrefix(holder, host+"_") {
-			t.Errorf("the holder is %s, want %s_…", holder, host)
-		}
-	})
-}
-
-func leaseFlags(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		podcount.StartReplica(t, f, "a",
-			"-leader-elect-resource-name", "team-a.podcount",
-			"-leader-elect-resource-namespace", "default",
-			"-leader-elect-lease-duration", "60s",
-			"-leader-elect-renew-deadline", "40s",
-			"-leader-elect-retry-period", "15s",
-		)
-		testkit.Pass(46 * time.Second)
-		spec, _ := f.Get("leases", At("default", "team-a.podcount"))["spec"].(fakekube.Object)
-		testkit.WantEqual(t, "the duration", spec["leaseDurationSeconds"], 60.0)
-		testkit.WantText(t, fakekube.TextIn(spec, "renewTime"), "2000-01-01T00:00:45.")
-	})
-}
-
 func leaderCannotRenew(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
@@ -227,24 +153,6 @@ func killedLeader(t *testing.T, podcount Program) {
 	}
 }
 
-func leaseTaken(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", ControlPlane)
-		p := podcount.StartReplica(t, f, "a")
-		testkit.Pass(10 * time.Second)
-		f.PutJSON("leases", `{
-			"metadata": {"namespace": "kube-system", "name": "podcount"},
-			"spec": {"holderIdentity": "other", "leaseDurationSeconds": 15}
-		}`)
-		testkit.Pass(5 * time.Second)
-		fixture.AddPods(f, 3)
-		testkit.Pass(10 * time.Second)
-		WantLabel(t, f, "cp", TotalLabel, "0")
-		testkit.WantError(t, "the old leader", p.Stop(), `the lease is lost: another replica holds it: "other"`)
-		testkit.WantEqual(t, "the holder", holderNow(f), "other")
-	})
-}
-
 // nothingWithoutLease shows that podcount breaks off the write in flight when it loses the lease, and posts no Event
 // either.
 func nothingWithoutLease(t *testing.T, podcount Program) {
@@ -274,6 +182,25 @@ func releaseAfterLastWrite(t *testing.T, podcount Program) {
 	})
 }
 
+func releaseAfterLastEvent(t *testing.T, podcount Program) {
+	Simulate(t, func(t *testing.T, f *fakekube.Server) {
+		p := podcount.leaderInAWrite(t, f, "write nodes: delay 1s")
+		f.Script(t, "create events, always: delay 2s")
+		testkit.WantError(t, "the stop", p.Stop(), "")
+		requests := f.Received(fakekube.Requests{})
+		release := requests[len(requests)-1]
+		testkit.WantText(t, release.Body, `"holderIdentity":""`)
+		posted := 0
+		for _, r := range fixture.Requests(f, isEvent) {
+			if r.Method == "POST" && r.At.Before(release.At.Add(-2*time.Second+1)) {
+				posted++
+			}
+		}
+		testkit.WantNumber(t, "Events that were posted before the release", posted, len(f.All("events")))
+		testkit.WantBetween(t, "Events", posted, 2, 4) // on the pod, and on the node after each write
+	})
+}
+
 // leaderInAWrite starts a replica, lets it become the leader, and returns while its write of the total 1 is in flight.
 // fault, in the text form of the fake's faults, keeps the write there.
 func (podcount Program) leaderInAWrite(t *testing.T, f *fakekube.Server, fault string) *Process {
@@ -288,143 +215,31 @@ func (podcount Program) leaderInAWrite(t *testing.T, f *fakekube.Server, fault s
 	return p
 }
 
-func releaseGivenUp(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		p := podcount.StartReplica(t, f, "a")
-		testkit.Pass(10 * time.Second)
-		f.CutOff(hostOf("a"))
-		stopped := time.Now()
-		testkit.WantError(t, "the stop", p.Stop(), "")
-		testkit.WantBetween(t, "time to stop", time.Since(stopped), 0, 6*time.Second)
-	})
-}
-
-func standbyStops(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", ControlPlane)
-		podcount.StartReplica(t, f, "a")
-		testkit.Pass(time.Second)
-		holder := holderNow(f)
-		standby := podcount.StartReplica(t, f, "b")
-		testkit.Pass(time.Minute)
-		wantPromptStop(t, f, standby, 0)
-		isWrite := func(r fakekube.Request) bool { return r.Method != "GET" }
-		writes := f.Received(fakekube.Requests{Host: hostOf("b"), If: isWrite})
-		testkit.WantNumber(t, "writes by the standby", len(writes), 0)
-		testkit.WantEqual(t, "the holder", holderNow(f), holder)
-		WantPeace(t, f, "-interval", "1s")
-	})
-}
-
 // oldCacheIsNotWritten shows that a replica whose watches cannot be opened does not write what they showed last. The
 // label is right all the time, so the new leader must not write it.
 func oldCacheIsNotWritten(t *testing.T, podcount Program) {
 	for _, resources := range []string{"pods", "nodes", "pods|nodes"} {
-		t.Run("the watches of "+resources+" are refused", func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddNode("cp", ControlPlane)
-				first, second := podcount.startTwo(t, f)
-				refused := f.Script(t, "watch "+resources+" at b:1, always: refuse 503")
-				f.BreakWatches()
-				testkit.Pass(2 * time.Minute)
-				fixture.AddPods(f, 3)
-				testkit.Pass(2 * time.Second)
-				WantLabel(t, f, "cp", TotalLabel, "3")
+		SimulateCase(t, "the watches of "+resources+" are refused", func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", ControlPlane)
+			first, second := podcount.startTwo(t, f)
+			refused := f.Script(t, "watch "+resources+" at b:1, always: refuse 503")
+			f.BreakWatches()
+			testkit.Pass(2 * time.Minute)
+			fixture.AddPods(f, 3)
+			testkit.Pass(2 * time.Second)
+			WantLabel(t, f, "cp", TotalLabel, "3")
 
-				first.Stop()
-				awaitLog(t, second, time.Minute+24*time.Second, "work begins")
-				testkit.Pass(time.Minute)
-				writes := f.Received(fakekube.Requests{Host: "b:1", If: IsWriteOf("nodes")})
-				testkit.WantNumber(t, "needless writes by the new leader", len(writes), 0)
-				for _, fault := range refused {
-					fault.Lift()
-				}
-				fixture.AddPods(f, 4)
-				WantPeace(t, f, "-interval", "1s")
-				wantOneLeader(t, f)
-			})
-		})
-	}
-}
-
-// quietAndBusyClusters shows how long a new leader waits until its caches are confirmed, and what that costs.
-func quietAndBusyClusters(t *testing.T, podcount Program) {
-	for _, row := range []struct {
-		name  string
-		churn func(f *fakekube.Server) // called every 10 ms
-		lists int                      // lists of pods and of nodes by the new leader, without those of its start
-		wait  time.Duration
-	}{
-		{"nothing changes", func(*fakekube.Server) {}, 2, confirmPatience},
-		{"pods change", addNewPod, 1, confirmPatience},
-		{"pods and nodes change", func(f *fakekube.Server) {
-			addNewPod(f)
-			fixture.SetLabel(f, "n1", "changed-at", fmt.Sprint(time.Now().UnixNano()))
-		}, 0, 20 * time.Millisecond},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddNode("cp", ControlPlane)
-				f.AddNode("n1")
-				first, second := podcount.startTwo(t, f)
-				isList := func(r fakekube.Request) bool {
-					return r.Host == "b:1" && (IsList("pods")(r) || IsList("nodes")(r))
-				}
-				before := len(fixture.Requests(f, isList))
-				first.Stop()
-				var elected time.Time
-				for second.Logged("work begins") == 0 {
-					row.churn(f)
-					testkit.Pass(10 * time.Millisecond)
-					if elected.IsZero() && second.Logged("elected") > 0 {
-						elected = time.Now()
-					}
-					if !elected.IsZero() && time.Since(elected) > time.Minute {
-						t.Fatal("the new leader does not begin")
-					}
-				}
-				testkit.WantBetween(t, "time from the election", time.Since(elected), 0, row.wait+10*time.Millisecond)
-				testkit.WantNumber(t, "lists", len(fixture.Requests(f, isList))-before, row.lists)
-				testkit.WantNumber(t, "lines that explain a list", second.Logged("until its cache is confirmed"), row.lists)
-				WantPeace(t, f, "-interval", "1s")
-			})
-		})
-	}
-}
-
-// leaderFromTheStart shows that the first lists of a replica are requested after its election, and confirm themselves.
-func leaderFromTheStart(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
-		f.AddNode("cp", ControlPlane)
-		f.Script(t, "* leases: delay 1s")
-		podcount.StartReplica(t, f, "a")
-		testkit.Pass(30 * time.Second)
-		WantLabel(t, f, "cp", TotalLabel, "0")
-		for _, resource := range []string{"pods", "nodes", "counts"} {
-			lists := fixture.Requests(f, fixture.IsList(resource))
-			testkit.WantNumber(t, "lists of "+resource+", and questions about its version", len(lists), 1)
-		}
-		wantPromptStart(t, f, "a")
-	})
-}
-
-// listsWithoutLease shows that replicas that cannot lead keep warm caches all the same.
-func listsWithoutLease(t *testing.T, podcount Program) {
-	for _, row := range []struct {
-		fault string
-		limit time.Duration // for the first lists
-	}{
-		{"* leases, always: refuse 403", time.Second},
-		{"* leases, always: stall", 4 * time.Second},
-	} {
-		t.Run(row.fault, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.Script(t, row.fault)
-				p := podcount.StartReplica(t, f, "a")
-				testkit.Pass(row.limit)
-				testkit.WantNumber(t, "complete lists", p.Logged("msg=listed"), 2)
-			})
+			first.Stop()
+			awaitLog(t, second, time.Minute+24*time.Second, "work begins")
+			testkit.Pass(time.Minute)
+			writes := f.Received(fakekube.Requests{Host: "b:1", If: IsWriteOf("nodes")})
+			testkit.WantNumber(t, "needless writes by the new leader", len(writes), 0)
+			for _, fault := range refused {
+				fault.Lift()
+			}
+			fixture.AddPods(f, 4)
+			WantPeace(t, f, "-interval", "1s")
+			wantOneLeader(t, f)
 		})
 	}
 }
@@ -454,24 +269,22 @@ func leaderWithoutLists(t *testing.T, podcount Program) {
 // leaderWithoutCRD removes the CRD while the replica stands by. It has noticed that, or not yet, when it is elected.
 func leaderWithoutCRD(t *testing.T, podcount Program) {
 	for _, after := range []time.Duration{time.Second, time.Minute} {
-		t.Run(fmt.Sprint(after, " after the removal"), func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
-				f.AddNode("cp", ControlPlane)
-				fixture.AddCount(f, "web", `{"name":"web","count":1}`)
-				first, second := podcount.startTwo(t, f)
-				fixture.InstallCRD(f, nil)
-				testkit.Pass(after)
-				first.Stop()
-				fixture.AddPods(f, 1)
-				testkit.Pass(time.Minute)
-				WantLabel(t, f, "cp", TotalLabel, "1")
-				testkit.WantNumber(t, "controllers that work", second.Logged("work begins"), 2)
-				fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
-				fixture.AddCount(f, "web", `{"name":"web","count":1}`)
-				WantPeace(t, f, "-interval", "1s")
-				testkit.WantText(t, fixture.CountStatus(f, "web"), "true 1 1")
-			})
+		SimulateCase(t, fmt.Sprint(after, " after the removal"), func(t *testing.T, f *fakekube.Server) {
+			fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+			f.AddNode("cp", ControlPlane)
+			fixture.AddCount(f, "web", `{"name":"web","count":1}`)
+			first, second := podcount.startTwo(t, f)
+			fixture.InstallCRD(f, nil)
+			testkit.Pass(after)
+			first.Stop()
+			fixture.AddPods(f, 1)
+			testkit.Pass(time.Minute)
+			WantLabel(t, f, "cp", TotalLabel, "1")
+			testkit.WantNumber(t, "controllers that work", second.Logged("work begins"), 2)
+			fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+			fixture.AddCount(f, "web", `{"name":"web","count":1}`)
+			WantPeace(t, f, "-interval", "1s")
+			testkit.WantText(t, fixture.CountStatus(f, "web"), "true 1 1")
 		})
 	}
 }
@@ -482,18 +295,16 @@ func waitingLeaderStops(t *testing.T, podcount Program) {
 		"list pods at b:1, always: refuse 503",
 		"list nodes at b:1, skip 1, always: stall",
 	} {
-		t.Run(fault, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddNode("cp", ControlPlane)
-				first, second := podcount.startTwo(t, f)
-				f.Script(t, fault)
-				first.Stop()
-				awaitLog(t, second, 5*time.Second, "elected: this replica leads")
-				testkit.Pass(8 * time.Second)
-				testkit.WantNumber(t, "controllers that work", second.Logged("work begins"), 0)
-				wantPromptStop(t, f, second, 0)
-				testkit.WantText(t, second.Log.String(), "the lease is released")
-			})
+		SimulateCase(t, fault, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", ControlPlane)
+			first, second := podcount.startTwo(t, f)
+			f.Script(t, fault)
+			first.Stop()
+			awaitLog(t, second, 5*time.Second, "elected: this replica leads")
+			testkit.Pass(8 * time.Second)
+			testkit.WantNumber(t, "controllers that work", second.Logged("work begins"), 0)
+			wantPromptStop(t, f, second, 0)
+			testkit.WantText(t, second.Log.String(), "the lease is released")
 		})
 	}
 }

@@ -76,16 +76,14 @@ func podEventsOff(t *testing.T, podcount Program) {
 		{"on", 1},
 		{"off", 0},
 	} {
-		t.Run(row.setting, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddNode("cp", ControlPlane)
-				podcount.Start(t, f, "-pod-events", row.setting)
-				testkit.Pass(20 * time.Second)
-				fixture.AddPods(f, 1)
-				testkit.Pass(20 * time.Second)
-				testkit.WantNumber(t, "Events on pods", len(EventsOf(f, "PodCounted")), row.eventsOnPod)
-				testkit.WantNumber(t, "Events on nodes", len(EventsOf(f, "PodCountChanged")), 2)
-			})
+		SimulateCase(t, row.setting, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", ControlPlane)
+			podcount.Start(t, f, "-pod-events", row.setting)
+			testkit.Pass(20 * time.Second)
+			fixture.AddPods(f, 1)
+			testkit.Pass(20 * time.Second)
+			testkit.WantNumber(t, "Events on pods", len(EventsOf(f, "PodCounted")), row.eventsOnPod)
+			testkit.WantNumber(t, "Events on nodes", len(EventsOf(f, "PodCountChanged")), 2)
 		})
 	}
 }

@@ -16,7 +16,6 @@ import (
 var Formats = Topic{
 	{"podcount requests as little as its flags allow", requestedFormats},
 	{"a server that sends whole objects in one format is understood", singleFormat},
-	{"a refusal in protobuf is reported like one in JSON", refusalsInProtobuf},
 }
 
 // What the Accept header of a request has, best first. %s becomes "List" in a list, and "" in a watch.
@@ -39,19 +38,17 @@ func requestedFormats(t *testing.T, podcount Program) {
 		{"-node-label example.com/n", objectsInAnyFormat, metadataInAnyFormat},
 		{"-node-label example.com/n -wire json", objectsInJSON, metadataInJSON},
 	} {
-		t.Run(row.args, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddNode("cp", ControlPlane)
-				fixture.AddPods(f, 3)
-				podcount.Start(t, f, strings.Fields(row.args)...)
-				synctest.Wait()
-				wantAccept(t, f, "pods", row.pods)
-				wantAccept(t, f, "nodes", row.nodes)
-				WantLabel(t, f, "cp", TotalLabel, "3")
-				fixture.AddPods(f, 5)
-				testkit.Pass(10 * time.Second)
-				WantLabel(t, f, "cp", TotalLabel, "5")
-			})
+		SimulateCase(t, row.args, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", ControlPlane)
+			fixture.AddPods(f, 3)
+			podcount.Start(t, f, strings.Fields(row.args)...)
+			synctest.Wait()
+			wantAccept(t, f, "pods", row.pods)
+			wantAccept(t, f, "nodes", row.nodes)
+			WantLabel(t, f, "cp", TotalLabel, "3")
+			fixture.AddPods(f, 5)
+			testkit.Pass(10 * time.Second)
+			WantLabel(t, f, "cp", TotalLabel, "5")
 		})
 	}
 }
@@ -71,51 +68,17 @@ func wantAccept(t *testing.T, f *fakekube.Server, resource, accept string) {
 
 func singleFormat(t *testing.T, podcount Program) {
 	for _, only := range []string{wire.Protobuf, wire.JSON} {
-		t.Run(strings.TrimPrefix(only, "application/"), func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.OnlyMediaType = only
-				f.AddNode("cp", ControlPlane)
-				fixture.AddPods(f, 3)
-				podcount.Start(t, f)
-				synctest.Wait()
-				WantLabel(t, f, "cp", TotalLabel, "3")
-				fixture.AddPods(f, 5)
-				f.Remove("pods", At("default", "web-0"))
-				testkit.Pass(10 * time.Second)
-				WantLabel(t, f, "cp", TotalLabel, "4")
-			})
+		SimulateCase(t, strings.TrimPrefix(only, "application/"), func(t *testing.T, f *fakekube.Server) {
+			f.OnlyMediaType = only
+			f.AddNode("cp", ControlPlane)
+			fixture.AddPods(f, 3)
+			podcount.Start(t, f)
+			synctest.Wait()
+			WantLabel(t, f, "cp", TotalLabel, "3")
+			fixture.AddPods(f, 5)
+			f.Remove("pods", At("default", "web-0"))
+			testkit.Pass(10 * time.Second)
+			WantLabel(t, f, "cp", TotalLabel, "4")
 		})
 	}
-}
-
-func refusalsInProtobuf(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		permit := f.Forbid("list pods")
-		p := podcount.Start(t, f)
-		testkit.Pass(time.Second)
-		testkit.WantText(t, p.Log.String(),
-			`list pods: 403 Forbidden: pods is forbidden`,
-			`(the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"list\"])`)
-		permit()
-		fixture.AddPods(f, 2)
-
-		const status = `{"kind":"Status","code":429,"reason":"TooManyRequests","message":"later",` +
-			`"details":{"retryAfterSeconds":7}}`
-		f.Inject(t, fakekube.Fault{
-			On: fakekube.Requests{Verb: "watch", Resource: "pods"},
-			Do: fakekube.Reply{
-				Code:   429,
-				Header: map[string]string{"Content-Type": wire.Protobuf},
-				Body:   string(fakekube.Protobuf([]byte(status))),
-			},
-		})
-		testkit.Pass(5 * time.Second)
-		testkit.WantText(t, p.Log.String(), "watch pods: 429 TooManyRequests: later")
-		watches := fakekube.Requests{Verb: "watch", Resource: "pods"}
-		testkit.WantNumber(t, "watches before the server's 7 s are over", len(f.Received(watches)), 1)
-		testkit.Pass(15 * time.Second)
-		fixture.AddPods(f, 3)
-		synctest.Wait()
-		testkit.WantNumber(t, "watches", len(f.Received(watches)), 2)
-	})
 }

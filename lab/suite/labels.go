@@ -15,62 +15,18 @@ import (
 
 // Labels shows what podcount writes to the labels of nodes, and when.
 var Labels = Topic{
-	{"the total goes to control-plane nodes and to no others", totalGoesToControlPlaneNodes},
-	{"a wrong label is written once, and a right one never", onlyWrongLabelsAreWritten},
 	{"changes are written at once, then once an interval", changesAreWrittenOnceAnInterval},
 	{"the first change after a quiet start is written at once", changeAfterAQuietStart},
 	{"a total that came and went delays no later change", totalThatCameAndWent},
 	{"a node whose role changes gets or loses the label", nodesThatChangeRole},
 	{"the answer to a write updates the cache at once", answerUpdatesTheCache},
-	{"a label that another client changes is corrected", otherClientsAreCorrected},
-	{"a recreated node gets the label", recreatedNodes},
 	{"-node-label counts the pods of each node", nodeLabel},
-	{"the first total does not wait for -node-label", totalComesFirst},
 	{"a changed total does not wait for -node-label", changedTotalComesFirst},
 	{"the total leaves -node-label a share of -qps", totalLeavesAShare},
 	{"the API server applies the selectors and the namespace", selectorsGoToTheServer},
 	{"-total-nodes selects nodes by their labels", totalNodes},
 	{"podcount reports once that no node gets the total", noNodeForTheTotal},
-	{"a cluster without pods or nodes is no problem", emptyClusters},
 	{"two podcounts without an election agree and do not fight", twoWithoutAnElection},
-}
-
-// totalGoesToControlPlaneNodes shows that the old label of the role counts as well as the new one.
-func totalGoesToControlPlaneNodes(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("new", ControlPlane)
-		f.AddNode("old", oldControlPlane+"=true")
-		f.AddNode("worker")
-		fixture.AddPods(f, 3)
-		podcount.Start(t, f)
-		synctest.Wait()
-		WantLabel(t, f, "new", TotalLabel, "3")
-		WantLabel(t, f, "old", TotalLabel, "3")
-		WantLabel(t, f, "worker", TotalLabel, "-")
-	})
-}
-
-func onlyWrongLabelsAreWritten(t *testing.T, podcount Program) {
-	for _, row := range []struct {
-		name   string
-		label  string
-		writes int
-	}{
-		{"a wrong label", "4", 1},
-		{"the right label", "3", 0},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddNode("cp", ControlPlane, TotalLabel+"="+row.label)
-				f.AddNode("worker")
-				fixture.AddPods(f, 3)
-				podcount.Start(t, f)
-				testkit.Pass(time.Minute)
-				WantLabel(t, f, "cp", TotalLabel, "3")
-				testkit.WantNumber(t, "writes", len(WritesTo(f)), row.writes)
-			})
-		})
-	}
 }
 
 func changesAreWrittenOnceAnInterval(t *testing.T, podcount Program) {
@@ -167,35 +123,6 @@ func answerUpdatesTheCache(t *testing.T, podcount Program) {
 	})
 }
 
-func otherClientsAreCorrected(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", ControlPlane)
-		fixture.AddPods(f, 2)
-		podcount.Start(t, f)
-		for _, wrong := range []any{"99", nil} {
-			testkit.Pass(15 * time.Second)
-			fixture.SetLabel(f, "cp", TotalLabel, wrong)
-			testkit.Pass(time.Second)
-			WantLabel(t, f, "cp", TotalLabel, "2")
-		}
-	})
-}
-
-func recreatedNodes(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", ControlPlane)
-		fixture.AddPods(f, 2)
-		podcount.Start(t, f)
-		testkit.Pass(30 * time.Second)
-		for range 3 { // The second and third time follow right after a write to the old node.
-			f.Remove("nodes", At("", "cp"))
-			f.AddNode("cp", ControlPlane)
-			synctest.Wait()
-			WantLabel(t, f, "cp", TotalLabel, "2")
-		}
-	})
-}
-
 func nodeLabel(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddNode("cp", ControlPlane)
@@ -224,18 +151,6 @@ func nodeLabel(t *testing.T, podcount Program) {
 		if strings.Contains(accept, "PartialObjectMetadata") {
 			t.Errorf("podcount asked for metadata only (%s), which has no spec.nodeName", accept)
 		}
-	})
-}
-
-// totalComesFirst gives podcount 300 nodes. At 20 writes a second, their labels take 13 s.
-func totalComesFirst(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		addNodes(f, 300)
-		f.AddNode("cp", ControlPlane)
-		fixture.AddPods(f, 3)
-		podcount.Start(t, f, "-node-label", OwnPodsLabel)
-		synctest.Wait()
-		WantLabel(t, f, "cp", TotalLabel, "3")
 	})
 }
 
@@ -311,18 +226,16 @@ func totalNodes(t *testing.T, podcount Program) {
 		{"zone in (a, b)", "1", "1", "-"},
 		{"zone notin (a),zone", "-", "1", "-"},
 	} {
-		t.Run(strconv.Quote(row.selector), func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddNode("a", "zone=a")
-				f.AddNode("b", "zone=b")
-				f.AddNode("c")
-				fixture.AddPods(f, 1)
-				podcount.Start(t, f, "-total-nodes", row.selector)
-				synctest.Wait()
-				WantLabel(t, f, "a", TotalLabel, row.a)
-				WantLabel(t, f, "b", TotalLabel, row.b)
-				WantLabel(t, f, "c", TotalLabel, row.c)
-			})
+		SimulateCase(t, strconv.Quote(row.selector), func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("a", "zone=a")
+			f.AddNode("b", "zone=b")
+			f.AddNode("c")
+			fixture.AddPods(f, 1)
+			podcount.Start(t, f, "-total-nodes", row.selector)
+			synctest.Wait()
+			WantLabel(t, f, "a", TotalLabel, row.a)
+			WantLabel(t, f, "b", TotalLabel, row.b)
+			WantLabel(t, f, "c", TotalLabel, row.c)
 		})
 	}
 }
@@ -335,28 +248,6 @@ func noNodeForTheTotal(t *testing.T, podcount Program) {
 		testkit.Pass(5 * time.Minute)
 		testkit.WantNumber(t, "reports that no node gets it", p.Logged("no node gets the total"), 1)
 		testkit.WantText(t, p.Log.String(), "-total-nodes ''")
-	})
-}
-
-func emptyClusters(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		p := podcount.Start(t, f, "-v", "0")
-		WantPeace(t, f)
-		testkit.WantNumber(t, "warnings at the start", p.Logged("level=WARN"), 1)
-
-		f.AddNode("worker")
-		fixture.AddPods(f, 2)
-		WantPeace(t, f)
-		testkit.WantNumber(t, "writes", len(WritesTo(f)), 0)
-
-		f.AddNode("cp", ControlPlane)
-		WantPeace(t, f)
-		for i := range 2 {
-			f.Remove("pods", At("default", fmt.Sprint("web-", i)))
-		}
-		WantPeace(t, f)
-		WantLabel(t, f, "cp", TotalLabel, "0")
-		testkit.WantNumber(t, "warnings at the end", p.Logged("level=WARN"), 1)
 	})
 }
 

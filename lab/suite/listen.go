@@ -5,9 +5,7 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
-	"regexp"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -19,7 +17,6 @@ import (
 // Listen shows the pages of -listen.
 var Listen = Topic{
 	{"readyz names the caches that are not ready", ready},
-	{"the root names each path that answers", root},
 	{"metrics show what was done, and no secret", metricsPage},
 }
 
@@ -65,23 +62,6 @@ func ready(t *testing.T, podcount Program) {
 	want("/readyz", 200, "ok\n")
 	want("/livez", 200, "ok\n")
 	want("/nothing", 404, "404 page not found\n")
-}
-
-func root(t *testing.T, podcount Program) {
-	f := fakekube.New()
-	get := podcount.startListening(t, f)
-	f.Await(t, "readiness", func() bool {
-		code, _ := get("/readyz")
-		return code == 200
-	})
-	code, text := get("/")
-	testkit.WantNumber(t, "the code", code, 200)
-	paths := regexp.MustCompile(`(?m)(?:^| )(/[a-z/]+)`).FindAllStringSubmatch(text, -1)
-	testkit.WantNumber(t, "paths", len(paths), 4)
-	for _, path := range paths {
-		code, _ := get(path[1])
-		testkit.WantNumber(t, "the code of "+path[1], code, 200)
-	}
 }
 
 // getPage gets one of podcount's pages.
@@ -140,7 +120,7 @@ func metricsPage(t *testing.T, podcount Program) {
 			t.Errorf("the page has %q", sample)
 		}
 	}
-	wantPrometheus(t, text)
+
 }
 
 // startListening runs podcount in real time with -listen, and returns a function that gets one of its pages.
@@ -202,100 +182,4 @@ func awaitAddress(t *testing.T, f *fakekube.Server, log *testkit.Buffer, mark st
 		return isWhole
 	})
 	return address
-}
-
-const (
-	metricName  = `[a-z_][a-z0-9_]*`
-	metricLabel = metricName + `="[^"\\\n]*"`
-)
-
-// metricSample matches a line with a name, labels if there are any, and a value.
-var metricSample = regexp.MustCompile(
-	`^(` + metricName + `)(?:\{(` + metricLabel + `(?:,` + metricLabel + `)*)\})? (\S+)$`)
-
-// metricsReader checks a page of metrics line by line, against the text format of Prometheus.
-type metricsReader struct {
-	*testing.T
-	types  map[string]string // the types of all families so far
-	family string            // the family of the newest HELP line, to which the lines after it belong
-
-	// The newest bucket: the labels of its histogram, and its value.
-	series string
-	bucket float64
-}
-
-// wantPrometheus fails the test unless the lines of each family stand together, after its help and its type, labels are
-// in quotes, and the buckets of a histogram grow up to its count.
-func wantPrometheus(t *testing.T, page string) {
-	t.Helper()
-	r := &metricsReader{T: t, types: map[string]string{}}
-	for line := range strings.Lines(page) {
-		r.read(strings.TrimSuffix(line, "\n"))
-	}
-}
-
-func (r *metricsReader) read(line string) {
-	if help, isHelp := strings.CutPrefix(line, "# HELP "); isHelp {
-		r.readHelp(help)
-		return
-	}
-	if typ, isType := strings.CutPrefix(line, "# TYPE "+r.family+" "); isType {
-		r.types[r.family] = typ
-		isTotal := strings.HasSuffix(r.family, "_total")
-		if isTotal != (typ == "counter") {
-			r.Errorf("%s is a %s; the names of counters, and no others, end in _total", r.family, typ)
-		}
-		return
-	}
-	sample := metricSample.FindStringSubmatch(line)
-	if sample == nil {
-		r.Errorf("this is not a sample: %s", line)
-		return
-	}
-	name, labels := sample[1], sample[2]
-	value, err := strconv.ParseFloat(sample[3], 64)
-	if err != nil || value < 0 {
-		r.Errorf("the value is not a number, 0 or more: %s", line)
-	}
-	part := ""
-	if r.types[r.family] == "histogram" {
-		part = strings.TrimPrefix(name, r.family)
-		r.readPart(part, labels, value)
-	}
-	if name != r.family+part || r.types[r.family] == "" {
-		r.Errorf("this does not belong to the family %q of the type %q: %s", r.family, r.types[r.family], line)
-	}
-}
-
-func (r *metricsReader) readHelp(help string) {
-	family, meaning, _ := strings.Cut(help, " ")
-	if r.types[family] != "" {
-		r.Errorf("the family %s occurs twice", family)
-	}
-	if meaning == "" {
-		r.Errorf("the family %s has no help", family)
-	}
-	r.family = family
-	r.series = ""
-	r.bucket = 0
-}
-
-// readPart checks a sample of a histogram: a bucket, the sum or the count.
-func (r *metricsReader) readPart(part, labels string, value float64) {
-	switch part {
-	case "_bucket":
-		series, _, _ := strings.Cut(labels, "le=")
-		if series == r.series && value < r.bucket {
-			r.Errorf("a bucket of %s{%s} is smaller than the one before", r.family, labels)
-		}
-		r.series = series
-		r.bucket = value
-	case "_sum":
-	case "_count":
-		if value != r.bucket {
-			r.Errorf("%s{%s} counts %v, but its last bucket has %v", r.family, labels, value, r.bucket)
-		}
-	default:
-		r.Errorf("a histogram has no samples %s%s", r.family, part)
-	}
 }

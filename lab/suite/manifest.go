@@ -3,7 +3,6 @@ package suite
 import (
 	"encoding/json"
 	"io"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -20,22 +19,14 @@ var Manifests = Topic{
 }
 
 func deployFolder(t *testing.T, podcount Program) {
-	read := func(name string) string {
-		text, err := os.ReadFile("deploy/" + name + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
+	read := func(name string) string { return testkit.ReadFile(t, "deploy/"+name+".yaml") }
 	for _, row := range []struct{ arg, want string }{
 		{"-manifest", read("podcount") + "---\n" + read("policy")},
 		{"-manifest=podcount", read("podcount")},
 		{"-manifest=count-crd", read("count-crd")},
 		{"-manifest=network-policy,count-sample", read("network-policy") + "---\n" + read("count-sample")},
 	} {
-		t.Run(row.arg, func(t *testing.T) {
-			testkit.WantEqual(t, "what podcount prints", podcount.manifest(t, row.arg), row.want)
-		})
+		testkit.WantEqual(t, "what podcount prints with "+row.arg, podcount.manifest(t, row.arg), row.want)
 	}
 }
 

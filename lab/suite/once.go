@@ -18,19 +18,15 @@ import (
 var Once = Topic{
 	{"-once writes what is wrong and exits", onceWritesAndExits},
 	{"-once waits for a slow reader, and fails if nobody reads", onceWaitsForReader},
-	{"-once ends even while pods come and go", onceInBusyCluster},
 	{"-once fails if one write fails, but does the others", onceDoesTheOtherWrites},
 	{"-once gives up if lists fail for two minutes", onceWithoutLists},
 	{"-once says every ten seconds how long it will wait for lists", onceReminders},
 	{"-once ends at once if only a person can help", onceHopeless},
 	{"-once fails if no node gets the total", onceWithoutNode},
 	{"-once-timeout blames missing lists, not missing nodes", onceTimeoutOfLists},
-	{"-once fails if the schema drops the status", onceWithDroppedStatus},
 	{"-once does not wait for a resource that was removed", onceWithRemovedResource},
 	{"-once writes each node once even while pods keep coming", onceWritesEachNodeOnce},
 	{"the numbers of a summary add up whatever changes meanwhile", summaryAddsUp},
-	{"-once names the objects that each controller left wrong", onceNamesWrongObjects},
-	{"-once ends with a summary", onceSummary},
 	{"-once-timeout ends -once and names the objects left wrong", onceTimeout},
 	{"-prune removes podcount's labels from all nodes", prune},
 }
@@ -79,27 +75,25 @@ func onceWaitsForReader(t *testing.T, podcount Program) {
 		{"nobody reads the log of writes", nil, false, ""},
 		{"nobody reads what is printed", []string{"-controllers", "pod-printer"}, false, linesWereLost},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				addNodes(f, 500)
-				fixture.AddPods(f, 3)
-				reading := make(chan struct{})
-				if row.isRead {
-					close(reading)
-				}
-				args := []string{"-master", "http://127.0.0.1:1", "-once", "-total-nodes", ""}
-				args = append(args, "-qps", "1000", "-burst", "1000")
-				args = append(args, row.args...)
-				p := podcount.StartWith(t, fixture.Network(t, f), Wiring{Pipe: slowPipe(reading)}, args...)
-				testkit.WantError(t, "-once", p.Finish(), row.wantErr)
-				if !row.isRead {
-					close(reading)
-				}
-				testkit.Pass(time.Minute) // until the last line is written
-				if row.isRead {
-					testkit.WantNumber(t, "lines", p.Logged("would write node "), 500)
-				}
-			})
+		SimulateCase(t, row.name, func(t *testing.T, f *fakekube.Server) {
+			addNodes(f, 500)
+			fixture.AddPods(f, 3)
+			reading := make(chan struct{})
+			if row.isRead {
+				close(reading)
+			}
+			args := []string{"-master", "http://127.0.0.1:1", "-once", "-total-nodes", ""}
+			args = append(args, "-qps", "1000", "-burst", "1000")
+			args = append(args, row.args...)
+			p := podcount.StartWith(t, fixture.Network(t, f), Wiring{Pipe: slowPipe(reading)}, args...)
+			testkit.WantError(t, "-once", p.Finish(), row.wantErr)
+			if !row.isRead {
+				close(reading)
+			}
+			testkit.Pass(time.Minute) // until the last line is written
+			if row.isRead {
+				testkit.WantNumber(t, "lines", p.Logged("would write node "), 500)
+			}
 		})
 	}
 }
@@ -114,19 +108,6 @@ func slowPipe(reading <-chan struct{}) func(w io.Writer) io.Writer {
 			return w.Write(line)
 		})
 	}
-}
-
-// onceInBusyCluster shows that -once does not wait for changes that come while it runs. They are left to the next run.
-func onceInBusyCluster(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", ControlPlane)
-		p := podcount.Start(t, f, "-once", "-controllers", "*,pod-printer")
-		go Churn(f, 60)
-		start := time.Now()
-		testkit.WantError(t, "-once", p.Finish(), "")
-		testkit.WantBetween(t, "time it took", time.Since(start), 0, 20*time.Second)
-		pause(time.Minute) // until Churn has ended
-	})
 }
 
 func onceDoesTheOtherWrites(t *testing.T, podcount Program) {
@@ -152,20 +133,18 @@ func onceWithoutLists(t *testing.T, podcount Program) {
 		{"Node", "/api/v1/nodes", ""},
 		{"Count", "/apis/demo.mark8s.io/v1", " (it is not known whether the cluster has it)"},
 	} {
-		t.Run(row.kind, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
-				f.AddNode("cp", ControlPlane)
-				f.Script(t, "* "+row.path+", always: refuse 503")
-				start := time.Now()
-				err := podcount.Start(t, f, "-once").Finish()
-				want := "-once: after 2m0s there is no complete list of " + row.kind + row.why
-				testkit.WantEqual(t, "the error", fmt.Sprint(err), want)
-				testkit.WantBetween(t, "time it took", time.Since(start), 0, onceListTimeout+time.Second)
-				if row.kind != "Count" {
-					testkit.WantNumber(t, "writes of labels", len(WritesTo(f)), 0)
-				}
-			})
+		SimulateCase(t, row.kind, func(t *testing.T, f *fakekube.Server) {
+			fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+			f.AddNode("cp", ControlPlane)
+			f.Script(t, "* "+row.path+", always: refuse 503")
+			start := time.Now()
+			err := podcount.Start(t, f, "-once").Finish()
+			want := "-once: after 2m0s there is no complete list of " + row.kind + row.why
+			testkit.WantEqual(t, "the error", fmt.Sprint(err), want)
+			testkit.WantBetween(t, "time it took", time.Since(start), 0, onceListTimeout+time.Second)
+			if row.kind != "Count" {
+				testkit.WantNumber(t, "writes of labels", len(WritesTo(f)), 0)
+			}
 		})
 	}
 }
@@ -227,16 +206,6 @@ func onceTimeoutOfLists(t *testing.T, podcount Program) {
 	}
 }
 
-func onceWithDroppedStatus(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true, DropsStatus: true})
-		fixture.AddCount(f, "nginx", `{"name":"nginx","count":1}`)
-		p := podcount.Start(t, f, "-once")
-		testkit.WantError(t, "-once", p.Finish(), "count could not correct 1 object (default/nginx)")
-		testkit.WantText(t, p.Log.String(), "1 count: 0 written, 0 right, 1 failed, in ")
-	})
-}
-
 func onceWithRemovedResource(t *testing.T, podcount Program) {
 	Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
@@ -281,16 +250,14 @@ func summaryAddsUp(t *testing.T, podcount Program) {
 		{"a pod is added", func(f *fakekube.Server, _ *Process) { f.AddPod("default", "new", "") }, allWritten, ""},
 		{"podcount stops", func(_ *fakekube.Server, p *Process) { p.Stop() }, sixWritten, stopped},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				addNodes(f, 10)
-				fixture.AddPods(f, 2)
-				p := podcount.Start(t, f, "-once", "-total-nodes", "", "-qps", "1", "-burst", "1", "-workers", "1")
-				testkit.Pass(5500 * time.Millisecond) // six writes, at one a second
-				row.change(f, p)
-				testkit.WantError(t, "-once", p.Finish(), row.wantErr)
-				testkit.WantText(t, p.Log.String(), row.summary)
-			})
+		SimulateCase(t, row.name, func(t *testing.T, f *fakekube.Server) {
+			addNodes(f, 10)
+			fixture.AddPods(f, 2)
+			p := podcount.Start(t, f, "-once", "-total-nodes", "", "-qps", "1", "-burst", "1", "-workers", "1")
+			testkit.Pass(5500 * time.Millisecond) // six writes, at one a second
+			row.change(f, p)
+			testkit.WantError(t, "-once", p.Finish(), row.wantErr)
+			testkit.WantText(t, p.Log.String(), row.summary)
 		})
 	}
 }
@@ -305,45 +272,6 @@ func removeWrittenNodes(f *fakekube.Server, _ *Process) {
 	}
 }
 
-func onceNamesWrongObjects(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
-		f.AddNode("cp", ControlPlane)
-		fixture.AddCount(f, "nginx", `{"name":"nginx","count":1}`)
-		f.Script(t, "write nodes|counts/status, always: refuse 500")
-		err := podcount.Start(t, f, "-once").Finish()
-		const want = "-once: pod-count could not correct 1 object (cp); " +
-			"count could not correct 1 object (default/nginx): the log says why"
-		testkit.WantEqual(t, "the error of -once", fmt.Sprint(err), want)
-		err = podcount.Start(t, f, "-prune").Finish() // there is no label to remove
-		testkit.WantError(t, "-prune", err, "")
-	})
-}
-
-func onceSummary(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
-		fixture.AddPods(f, 2)
-		for i := range 47 {
-			f.AddNode(fmt.Sprint("n", i), TotalLabel+"=2")
-		}
-		f.AddNode("refused")
-		f.AddNode("cp-1")
-		f.AddNode("cp-2")
-		fixture.AddCount(f, "nginx", `{"name":"nginx","count":1}`)
-		f.Script(t, "patch nodes refused, always: refuse 500")
-		p := podcount.Start(t, f, "-once", "-total-nodes", "")
-		testkit.WantError(t, "-once", p.Finish(), "(refused)")
-		testkit.WantText(t, p.Log.String(),
-			"50 nodes: 2 written, 47 right, 1 failed, in ",
-			"1 count: 1 written, 0 right, 0 failed, in ")
-
-		p = podcount.Start(t, f, "-prune")
-		testkit.WantError(t, "-prune", p.Finish(), "")
-		testkit.WantText(t, p.Log.String(), "50 nodes: 49 written, 1 right, 0 failed, in ")
-	})
-}
-
 // onceTimeout shows that -once ends although the server asks it to wait for an hour before the next try.
 func onceTimeout(t *testing.T, podcount Program) {
 	for _, row := range []struct {
@@ -354,21 +282,19 @@ func onceTimeout(t *testing.T, podcount Program) {
 		{"by default", nil, 10 * time.Minute},
 		{"with -once-timeout", []string{"-once-timeout", "30s"}, 30 * time.Second},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddNode("a", ControlPlane)
-				f.AddNode("b", ControlPlane)
-				f.Script(t, "patch nodes a: refuse 429 retry-after 1h")
-				start := time.Now()
-				p := podcount.Start(t, f, append(row.args, "-once")...)
-				err := p.Finish()
-				want := "-once: pod-count could not correct 1 object (a) after %v: the log says why"
-				testkit.WantEqual(t, "the error", fmt.Sprint(err), fmt.Sprintf(want, row.timeout))
-				took := time.Since(start).Round(5 * time.Second)
-				testkit.WantEqual(t, "time it took", took, row.timeout)
-				testkit.WantText(t, p.Log.String(), "2 nodes: 1 written, 0 right, 1 failed, in ")
-				WantLabel(t, f, "b", TotalLabel, "0")
-			})
+		SimulateCase(t, row.name, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("a", ControlPlane)
+			f.AddNode("b", ControlPlane)
+			f.Script(t, "patch nodes a: refuse 429 retry-after 1h")
+			start := time.Now()
+			p := podcount.Start(t, f, append(row.args, "-once")...)
+			err := p.Finish()
+			want := "-once: pod-count could not correct 1 object (a) after %v: the log says why"
+			testkit.WantEqual(t, "the error", fmt.Sprint(err), fmt.Sprintf(want, row.timeout))
+			took := time.Since(start).Round(5 * time.Second)
+			testkit.WantEqual(t, "time it took", took, row.timeout)
+			testkit.WantText(t, p.Log.String(), "2 nodes: 1 written, 0 right, 1 failed, in ")
+			WantLabel(t, f, "b", TotalLabel, "0")
 		})
 	}
 }

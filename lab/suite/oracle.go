@@ -2,6 +2,7 @@ package suite
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,12 +29,13 @@ func WantLabel(t *testing.T, f *fakekube.Server, node, label, want string) {
 // Then the labels of every node must be right. WantPeace derives them from the fake's objects, without podcount's code.
 // For five more intervals, podcount must not write any label or status.
 //
-// args are podcount's flags. Those that change neither the right labels nor the time for them may be left out.
+// args are those flags of podcount that change the right labels or the time for them. WantPeace knows -interval,
+// -node-label and the selectors of pods.
 func WantPeace(t *testing.T, f *fakekube.Server, args ...string) {
 	t.Helper()
 	flags := flagsIn(t, args)
-	nodes := f.All("nodes")
-	timeToWrite := time.Duration(float64(len(nodes)) / flags.qps * float64(time.Second))
+	const perWrite = time.Second / 20 // the default of -qps
+	timeToWrite := time.Duration(len(f.All("nodes"))) * perWrite
 	testkit.Pass(time.Minute + flags.interval + timeToWrite)
 	wantRightLabels(t, f, flags)
 
@@ -59,14 +61,14 @@ func WantPeaceAndCount(t *testing.T, f *fakekube.Server, args ...string) {
 // wantRightLabels fails the test for each label of a node that does not show the number of the fake's pods.
 func wantRightLabels(t *testing.T, f *fakekube.Server, flags oracleFlags) {
 	t.Helper()
-	pods := f.Selected("pods", flags.namespace, flags.podSelector, flags.fieldSelector)
+	pods := f.Selected("pods", "", flags.podSelector, flags.fieldSelector)
 	ownPods := map[string]int{} // by node
 	for _, pod := range pods {
 		spec, _ := pod["spec"].(fakekube.Object)
 		ownPods[fakekube.TextIn(spec, "nodeName")]++
 	}
 	showsTotal := map[string]bool{} // by node
-	for _, selector := range flags.totalNodes {
+	for _, selector := range []string{ControlPlane, oldControlPlane} {
 		for _, node := range f.Selected("nodes", "", selector, "") {
 			showsTotal[fakekube.KeyOf(node).Name] = true
 		}
@@ -77,7 +79,7 @@ func wantRightLabels(t *testing.T, f *fakekube.Server, flags oracleFlags) {
 		if showsTotal[name] {
 			total = strconv.Itoa(len(pods))
 		}
-		WantLabel(t, f, name, flags.totalLabel, total)
+		WantLabel(t, f, name, TotalLabel, total)
 		if flags.nodeLabel != "" {
 			WantLabel(t, f, name, flags.nodeLabel, strconv.Itoa(ownPods[name]))
 		}
@@ -86,56 +88,34 @@ func wantRightLabels(t *testing.T, f *fakekube.Server, flags oracleFlags) {
 
 // oracleFlags are the flags of podcount that the oracle must know.
 type oracleFlags struct {
-	// How long podcount may take.
-	interval time.Duration
-	qps      float64
-
-	// Which pods count.
-	namespace     string
+	interval      time.Duration
 	podSelector   string
 	fieldSelector string
-
-	// Which labels show the numbers.
-	totalLabel string
-	totalNodes []string // label selectors; a node shows the total if any of them selects it
-	nodeLabel  string   // "" if podcount must not write it
+	nodeLabel     string // "" if podcount must not write it
 }
 
-// flagsIn reads the flags that the oracle must know, and ignores others. Missing flags get podcount's defaults.
+// flagsIn reads the flags that the oracle must know. Missing flags get podcount's defaults.
 func flagsIn(t *testing.T, args []string) oracleFlags {
 	t.Helper()
-	flags := oracleFlags{
-		interval:   10 * time.Second,
-		qps:        20,
-		totalLabel: TotalLabel,
-		totalNodes: []string{ControlPlane, oldControlPlane},
-	}
-	for i := 0; i < len(args); i += 2 {
-		if !strings.HasPrefix(args[i], "-") || i+1 == len(args) {
-			t.Fatalf("the oracle reads flags in pairs, -name and value; it cannot read %q", args[i:])
-		}
-		value := args[i+1]
-		var err error
-		switch args[i] {
+	flags := oracleFlags{interval: 10 * time.Second}
+	for pair := range slices.Chunk(args, 2) {
+		name, value := pair[0], pair[1]
+		switch name {
 		case "-interval":
+			var err error
 			flags.interval, err = time.ParseDuration(value)
-		case "-qps":
-			flags.qps, err = strconv.ParseFloat(value, 64)
-		case "-namespace":
-			flags.namespace = value
+			if err != nil {
+				t.Fatal(err)
+			}
 		case "-pod-selector":
 			flags.podSelector = value
 		case "-field-selector":
 			flags.fieldSelector = value
-		case "-total-label":
-			flags.totalLabel = value
-		case "-total-nodes":
-			flags.totalNodes = []string{value}
 		case "-node-label":
 			flags.nodeLabel = value
-		}
-		if err != nil {
-			t.Fatal(err)
+		case "-wire": // It changes no label.
+		default:
+			t.Fatalf("the oracle does not know the flag %s", name)
 		}
 	}
 	return flags

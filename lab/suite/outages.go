@@ -2,7 +2,6 @@ package suite
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"regexp"
 	"strings"
@@ -22,9 +21,7 @@ var Outages = Topic{
 	{"an outage of writes and its end are reported", outageOfWrites},
 	{"only a write that worked ends an outage of writes", writingAgain},
 	{"one object that always fails hides no outage", oneObjectHidesNoOutage},
-	{"an outage of a watch and its end are reported", outageOfAWatch},
 	{"podcount without rights to pods names the rule and waits", startWithoutRights},
-	{"forbidden writes are reported rarely, and recover", forbiddenWrites},
 }
 
 func unreachableServer(t *testing.T, podcount Program) {
@@ -32,44 +29,42 @@ func unreachableServer(t *testing.T, podcount Program) {
 		err  string
 		dial kube.Dialer
 	}{
-		{"connection refused", refuseDial("")},
+		{"connection refused", refuseDial()},
 		{"no such host", unknownHostDial("nowhere")},
 		{"i/o timeout", timeOutDial},
 	} {
-		t.Run(row.err, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
-				f.AddNode("cp", ControlPlane)
-				fixture.AddPods(f, 2)
-				n := fixture.Network(t, f)
-				var isUp atomic.Bool
-				dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-					if isUp.Load() {
-						return n.Dial(ctx, network, addr)
-					}
-					return row.dial(ctx, network, addr)
+		SimulateCase(t, row.err, func(t *testing.T, f *fakekube.Server) {
+			fixture.InstallCRD(f, &fixture.CRD{HasStatus: true})
+			f.AddNode("cp", ControlPlane)
+			fixture.AddPods(f, 2)
+			n := fixture.Network(t, f)
+			var isUp atomic.Bool
+			dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if isUp.Load() {
+					return n.Dial(ctx, network, addr)
 				}
-				args := []string{"-master", "http://127.0.0.1:1", "-leader-elect", "-v", "0"}
-				p := podcount.StartWith(t, n, Wiring{Dial: dial}, args...)
-				testkit.Pass(90 * time.Second)
-				for minute := range 60 {
-					before := len(p.Log.String())
-					testkit.Pass(time.Minute)
-					logged := p.Log.String()[before:]
-					lines := strings.Count(logged, "\n")
-					if lines != 1 || !strings.Contains(logged, `level=WARN msg="the API server cannot be reached"`) {
-						t.Fatalf("minute %d: %d lines, want 1:\n%s", minute, lines, logged)
-					}
+				return row.dial(ctx, network, addr)
+			}
+			args := []string{"-master", "http://127.0.0.1:1", "-leader-elect", "-v", "0"}
+			p := podcount.StartWith(t, n, Wiring{Dial: dial}, args...)
+			testkit.Pass(90 * time.Second)
+			for minute := range 60 {
+				before := len(p.Log.String())
+				testkit.Pass(time.Minute)
+				logged := p.Log.String()[before:]
+				lines := strings.Count(logged, "\n")
+				if lines != 1 || !strings.Contains(logged, `level=WARN msg="the API server cannot be reached"`) {
+					t.Fatalf("minute %d: %d lines, want 1:\n%s", minute, lines, logged)
 				}
-				testkit.WantText(t, p.Log.String(), row.err, "for=1m0s")
+			}
+			testkit.WantText(t, p.Log.String(), row.err, "for=1m0s")
 
-				isUp.Store(true)
-				WantPeace(t, f)
-				log := p.Log.String()
-				testkit.WantText(t, log, "API server: reached again after 1h")
-				afterwards := log[strings.LastIndex(log, " again after "):]
-				testkit.WantNumber(t, "warnings after the outage", strings.Count(afterwards, "level=WARN"), 0)
-			})
+			isUp.Store(true)
+			WantPeace(t, f)
+			log := p.Log.String()
+			testkit.WantText(t, log, "API server: reached again after 1h")
+			afterwards := log[strings.LastIndex(log, " again after "):]
+			testkit.WantNumber(t, "warnings after the outage", strings.Count(afterwards, "level=WARN"), 0)
 		})
 	}
 }
@@ -106,19 +101,17 @@ func writingAgain(t *testing.T, podcount Program) {
 		{"the node is removed", func(f *fakekube.Server, _ *Process) { f.Remove("nodes", At("", "cp")) }, 1},
 		{"another client sets the label", setsLabel, 1},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddNode("cp", ControlPlane)
-				f.Script(t, "write nodes, always: refuse 500")
-				p := podcount.Start(t, f, "-v", "0", "-controllers", "pod-count", "-qps", "0.1", "-burst", "3")
-				testkit.Pass(30 * time.Second)
-				row.end(f, p)
-				testkit.Pass(2 * time.Minute)
-				testkit.WantText(t, p.Log.String(), "cannot reconcile")
-				testkit.WantNumber(t, "reports that writes work", p.Logged("writing again"), 0)
-				reports := p.Logged(`"pod-count: nothing fails any more after `)
-				testkit.WantNumber(t, "reports that nothing fails any more", reports, row.want)
-			})
+		SimulateCase(t, row.name, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", ControlPlane)
+			f.Script(t, "write nodes, always: refuse 500")
+			p := podcount.Start(t, f, "-v", "0", "-controllers", "pod-count", "-qps", "0.1", "-burst", "3")
+			testkit.Pass(30 * time.Second)
+			row.end(f, p)
+			testkit.Pass(2 * time.Minute)
+			testkit.WantText(t, p.Log.String(), "cannot reconcile")
+			testkit.WantNumber(t, "reports that writes work", p.Logged("writing again"), 0)
+			reports := p.Logged(`"pod-count: nothing fails any more after `)
+			testkit.WantNumber(t, "reports that nothing fails any more", reports, row.want)
 		})
 	}
 }
@@ -154,60 +147,24 @@ func oneObjectHidesNoOutage(t *testing.T, podcount Program) {
 	})
 }
 
-func outageOfAWatch(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", ControlPlane)
-		p := podcount.Start(t, f, "-v", "0")
-		testkit.Pass(time.Minute)
-		outage := f.Script(t, "watch pods, always: refuse 503")[0]
-		f.EndWatches()
-		testkit.Pass(10 * time.Second)
-		outage.Lift()
-		testkit.Pass(30 * time.Second)
-		testkit.WantNumber(t, "reports of its start", p.Logged(`level=WARN msg="cannot watch" kind=Pod`), 1)
-		testkit.WantNumber(t, "reports of its end", p.Logged(`level=INFO msg="Pod: watching again after `), 1)
-		testkit.WantNumber(t, "lines about nodes, from the first list", p.Logged("kind=Node"), 1)
-	})
-}
-
 func startWithoutRights(t *testing.T, podcount Program) {
 	for _, verb := range []string{"list", "watch"} {
-		t.Run(verb, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddNode("cp", ControlPlane, TotalLabel+"=7")
-				f.AddNode("worker", TotalLabel+"=7")
-				fixture.AddPods(f, 2)
-				permit := f.Forbid(verb + " pods")
-				p := podcount.Start(t, f, "-v", "0")
-				testkit.Pass(9 * time.Minute)
-				rule := `the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"` + verb + `\"]`
-				testkit.WantText(t, p.Log.String(), rule)
-				testkit.WantNumber(t, "warnings in nine minutes", p.Logged("level=WARN"), 1)
-				if verb == "list" {
-					testkit.WantNumber(t, "writes before the list of pods", len(WritesTo(f)), 0)
-				}
-				fixture.AddPods(f, 3)
-				permit()
-				WantPeace(t, f)
-			})
+		SimulateCase(t, verb, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", ControlPlane, TotalLabel+"=7")
+			f.AddNode("worker", TotalLabel+"=7")
+			fixture.AddPods(f, 2)
+			permit := f.Forbid(verb + " pods")
+			p := podcount.Start(t, f, "-v", "0")
+			testkit.Pass(9 * time.Minute)
+			rule := `the RBAC rule that allows it: apiGroups [\"\"], resources [\"pods\"], verbs [\"` + verb + `\"]`
+			testkit.WantText(t, p.Log.String(), rule)
+			testkit.WantNumber(t, "warnings in nine minutes", p.Logged("level=WARN"), 1)
+			if verb == "list" {
+				testkit.WantNumber(t, "writes before the list of pods", len(WritesTo(f)), 0)
+			}
+			fixture.AddPods(f, 3)
+			permit()
+			WantPeace(t, f)
 		})
 	}
-}
-
-func forbiddenWrites(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		for i := range 50 {
-			f.AddNode(fmt.Sprintf("cp-%d", i), ControlPlane)
-		}
-		permit := f.Forbid("patch nodes")
-		p := podcount.Start(t, f)
-		testkit.Pass(9 * time.Minute)
-		testkit.WantNumber(t, "warnings in nine minutes", p.Logged("level=WARN"), 1)
-
-		permit()
-		testkit.Pass(time.Minute + 10*time.Second)
-		for i := range 50 {
-			WantLabel(t, f, fmt.Sprintf("cp-%d", i), TotalLabel, "0")
-		}
-	})
 }

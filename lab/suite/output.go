@@ -1,11 +1,9 @@
 package suite
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"regexp"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,12 +17,8 @@ import (
 // Output shows what podcount prints and logs, and what it does if nobody reads its output.
 var Output = Topic{
 	{"-v shows watches, then changes and keys, then requests", verbosity},
-	{"-log-format json prints one JSON object a line", jsonLogs},
-	{"secrets are not logged", secrets},
 	{"pod-printer prints each pod that comes, changes or goes", podPrinter},
 	{"a leader whose output nobody reads works and stops", unreadLeader},
-	{"a leader whose output nobody reads can lose its lease", unreadLeaderThatLoses},
-	{"dropped lines are reported once somebody reads again", droppedLines},
 }
 
 // verbosities are the levels of -v that show more than the level below. Each also shows all lines of the levels below.
@@ -69,51 +63,19 @@ var verbosities = []struct {
 
 func verbosity(t *testing.T, podcount Program) {
 	for _, row := range verbosities {
-		t.Run("-v "+row.v, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddNode("cp", ControlPlane)
-				fixture.AddPods(f, 3)
-				p := podcount.Start(t, f, "-v", row.v)
-				synctest.Wait()
-				f.AddPod("default", "late", "")
-				synctest.Wait()
-				testkit.WantText(t, p.Log.String(), row.shown...)
-				for _, line := range row.hidden {
-					testkit.WantNumber(t, "lines with "+line, p.Logged(line), 0)
-				}
-			})
+		SimulateCase(t, "-v "+row.v, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", ControlPlane)
+			fixture.AddPods(f, 3)
+			p := podcount.Start(t, f, "-v", row.v)
+			synctest.Wait()
+			f.AddPod("default", "late", "")
+			synctest.Wait()
+			testkit.WantText(t, p.Log.String(), row.shown...)
+			for _, line := range row.hidden {
+				testkit.WantNumber(t, "lines with "+line, p.Logged(line), 0)
+			}
 		})
 	}
-}
-
-func jsonLogs(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", ControlPlane)
-		f.Inject(t, StatusFault(fakekube.Requests{If: fixture.IsWrite}, 1, 500, "InternalError", nil))
-		p := podcount.Start(t, f, "-log-format", "json")
-		testkit.Pass(time.Second)
-		testkit.WantText(t, p.Log.String(), `"msg":"cannot reconcile","controller":"pod-count","key":"cp"`)
-		testkit.WantText(t, p.Log.String(), `"took":"0s"`)
-		for line := range strings.Lines(p.Log.String()) {
-			if !json.Valid([]byte(line)) {
-				t.Errorf("this line is not JSON: %s", line)
-			}
-		}
-	})
-}
-
-func secrets(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.Allow("another")
-		dir := t.TempDir()
-		n := fixture.NetworkAs(t, f, dir, "token: sEcReT")
-		p := podcount.startIn(t, n, dir, "-v", "9")
-		testkit.Pass(time.Minute)
-		testkit.WantText(t, p.Log.String(), "401 Unauthorized")
-		if strings.Contains(p.Log.String(), "sEcReT") {
-			t.Error("the token is in the log")
-		}
-	})
 }
 
 func podPrinter(t *testing.T, podcount Program) {
@@ -144,63 +106,23 @@ func podPrinter(t *testing.T, podcount Program) {
 
 func unreadLeader(t *testing.T, podcount Program) {
 	for _, verbosity := range []string{"0", "2", "6"} {
-		t.Run("-v "+verbosity, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddNode("cp", ControlPlane)
-				p, read := podcount.startUnread(t, f, "a", "-v", verbosity, "-controllers", "*,pod-printer")
-				testkit.Pass(5 * time.Second)
-				for i := range 300 {
-					f.AddPod("default", fmt.Sprint("p", i), "")
-					testkit.Pass(time.Second)
-				}
-				WantLabel(t, f, "cp", TotalLabel, "300")
-				start := time.Now()
-				testkit.WantError(t, "the end", p.Stop(), "")
-				took := time.Since(start)
-				testkit.WantBetween(t, "the time until it stopped", took, 0, eventsTimeout+2*flushTimeout)
-				testkit.WantEqual(t, "the holder after the release", fakekube.TextIn(LeaseNow(f), "holderIdentity"), "")
-				read()
-			})
+		SimulateCase(t, "-v "+verbosity, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", ControlPlane)
+			p, read := podcount.startUnread(t, f, "a", "-v", verbosity, "-controllers", "*,pod-printer")
+			testkit.Pass(5 * time.Second)
+			for i := range 300 {
+				f.AddPod("default", fmt.Sprint("p", i), "")
+				testkit.Pass(time.Second)
+			}
+			WantLabel(t, f, "cp", TotalLabel, "300")
+			start := time.Now()
+			testkit.WantError(t, "the end", p.Stop(), "")
+			took := time.Since(start)
+			testkit.WantBetween(t, "the time until it stopped", took, 0, eventsTimeout+2*flushTimeout)
+			testkit.WantEqual(t, "the holder after the release", fakekube.TextIn(LeaseNow(f), "holderIdentity"), "")
+			read()
 		})
 	}
-}
-
-func unreadLeaderThatLoses(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", ControlPlane)
-		p, read := podcount.startUnread(t, f, "a", "-v", "0")
-		testkit.Pass(10 * time.Second)
-		f.PutJSON("leases", `{
-			"metadata": {"namespace": "kube-system", "name": "podcount"},
-			"spec": {"holderIdentity": "other", "leaseDurationSeconds": 15}
-		}`)
-		start := time.Now()
-		testkit.WantError(t, "the end", p.Finish(), "the lease is lost")
-		testkit.WantBetween(t, "the time until it ended", time.Since(start), 0, 5*time.Second)
-		read()
-	})
-}
-
-// droppedLines shows that the log reports how many lines are missing, in the place where they are missing.
-func droppedLines(t *testing.T, podcount Program) {
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.AddNode("cp", ControlPlane)
-		p, read := podcount.startUnread(t, f, "a", "-v", "6")
-		testkit.Pass(5 * time.Second) // the pods of the first list would not be logged one by one
-		for i := range 6000 {         // each logs two lines of at least 100 bytes
-			f.AddPod("default", fmt.Sprint("p", i), "")
-		}
-		testkit.Pass(time.Minute)
-		read()
-		testkit.Pass(time.Second)
-		report := regexp.MustCompile(`log lines were dropped, because stderr was not read, or failed" lines=[1-9]`)
-		reports := report.FindAllString(p.Log.String(), -1)
-		testkit.WantNumber(t, "reports of dropped lines", len(reports), 1)
-
-		f.AddPod("default", "one-more", "")
-		testkit.Pass(time.Second)
-		testkit.WantText(t, p.Log.String(), "ADDED Pod default/one-more")
-	})
 }
 
 // startUnread starts a replica whose stdout and stderr are pipes that nobody reads until read is called.

@@ -63,11 +63,8 @@ func overlayWith(t *testing.T, dir string, files map[string]string) string {
 // fragment that writes to an object. The fragment is only compiled.
 func documentedFiles(t *testing.T) map[string]string {
 	t.Helper()
-	page, err := os.ReadFile("docs/internals.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, hasSection := strings.Cut(string(page), "\n## Write your own controller\n")
+	page := testkit.ReadFile(t, "docs/internals.md")
+	_, section, hasSection := strings.Cut(page, "\n## Write your own controller\n")
 	if !hasSection {
 		t.Fatal("docs/internals.md has no section \"Write your own controller\"")
 	}
@@ -88,12 +85,15 @@ const widgets = `package main
 
 import (
 	"context"
-	"errors"
+	"strconv"
+
+	"podcount/internal/api/object"
+	"podcount/internal/control/brakes"
 )
 
-func setUpWidgets(m *manager, c *Controller, right int) {
+func setUpWidgets(m *program, c *Controller, right int) {
 	type fields struct{ Status struct{ Pods int } }
-	widgets := NewCache(m, JSONKind[fields]("Widget", "/apis/example.com/v1", "widgets"))
+	widgets := NewCache(m, object.JSONKind[fields]("Widget", "/apis/example.com/v1", "widgets"))
 	c.Reconcile = func(ctx context.Context, key Key) (Result, error) {
 		FRAGMENT
 	}

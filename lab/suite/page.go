@@ -1,20 +1,15 @@
 package suite
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net"
-	"net/http"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"podcount/internal/run/options"
 	"podcount/internal/view/page"
 	"podcount/internal/view/trace"
 	"podcount/lab/fakekube"
@@ -26,12 +21,9 @@ import (
 var Page = Topic{
 	{"the state names the lease, the caches and the controllers", statePage},
 	{"the state tells what the labels show, and since when", labelsOnPage},
-	{"the state tells how long the API server has not answered", silenceOnPage},
-	{"a new pod and the label that changes are in the stream of events", eventsPage},
 	{"statusz and flagz tell the version and the flags, and no secret", zpages},
 	{"the address of the page is logged unless the flag names it", addressOfPage},
 	{"with -page-token-file, the page asks for the token", tokenPage},
-	{"a port of -page that is taken is an error", takenPagePort},
 	{"the trace tells when this replica has begun and ended to lead", leaseSteps},
 }
 
@@ -111,68 +103,6 @@ func withoutTimes(label page.Label) page.Label {
 	return label
 }
 
-func silenceOnPage(t *testing.T, podcount Program) {
-	f := fakekube.New()
-	f.AddNode("cp", ControlPlane)
-	get := podcount.startPage(t, f)
-	f.Await(t, "the label", func() bool { return fixture.Label(f, "cp", TotalLabel) == "0" })
-	testkit.WantEqual(t, "silence of a server that answers", stateOf(t, get).Silence == nil, true)
-	f.Script(t, "watch nodes, always: drop request")
-	f.BreakWatches()
-	f.Await(t, "the problem of one kind", func() bool { return stateOf(t, get).Kinds[1].Problem != "" })
-	f.Await(t, "no silence of a server that answers about pods", func() bool { return stateOf(t, get).Silence == nil })
-	f.Script(t, "watch pods, always: drop request")
-	f.BreakWatches()
-	f.Await(t, "silence", func() bool { return stateOf(t, get).Silence != nil })
-	silence := stateOf(t, get).Silence
-	testkit.WantEqual(t, "it has an error", silence.Error != "", true)
-	testkit.WantText(t, silence.Advice, "Check that the API server runs")
-	testkit.WantBetween(t, "the seconds of silence", silence.Seconds, 0, 60)
-	testkit.WantBetween(t, "the seconds until the next try", silence.SecondsUntilTry, 0, 60)
-	f.LiftFaults()
-	f.Await(t, "an answer", func() bool { return stateOf(t, get).Silence == nil })
-}
-
-func eventsPage(t *testing.T, podcount Program) {
-	f := fakekube.New()
-	f.AddNode("cp", ControlPlane)
-	address := podcount.startServing(t, f, pageMark, "-page", "127.0.0.1:0", "-interval", "10ms")
-	f.Await(t, "the label", func() bool { return fixture.Label(f, "cp", TotalLabel) == "0" })
-	client := &http.Client{Timeout: 30 * time.Second} // so that a step that does not come fails the test
-	resp, err := client.Get("http://" + address + "/events?steps=1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	lines := bufio.NewReader(resp.Body)
-	readUntil(t, lines, "event: samples")
-	f.AddPod("default", "one-more", "")
-	readUntil(t, lines, `"point":"frame"`, `"kind":"Pod"`, `"key":"default/one-more"`, `"type":"ADDED"`)
-	readUntil(t, lines, `"point":"change"`, `"key":"default/one-more"`, `"type":"added"`)
-	readUntil(t, lines, `"point":"patched"`, `"key":"cp"`, `"type":"written"`)
-	readUntil(t, lines, `{"version":"dev"`, `"written":2`)
-}
-
-// readUntil reads lines until one of them has all of the parts.
-func readUntil(t *testing.T, lines *bufio.Reader, parts ...string) {
-	t.Helper()
-	for {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			t.Fatalf("%v before a line with %q", err, parts)
-		}
-		missing := 0
-		for _, part := range parts {
-			if !strings.Contains(line, part) {
-				missing++
-			}
-		}
-		if missing == 0 {
-			return
-		}
-	}
-}
-
 func zpages(t *testing.T, podcount Program) {
 	get := podcount.startPage(t, fakekube.New(), "-qps", "7")
 	_, statusz := get("/statusz")
@@ -213,21 +143,6 @@ func tokenPage(t *testing.T, podcount Program) {
 	get = pagesAt(t, "anybody:page-token@"+address)
 	code, _ = get("/debug/state")
 	testkit.WantNumber(t, "the code with the token", code, 200)
-}
-
-func takenPagePort(t *testing.T, podcount Program) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer taken.Close()
-	address := taken.Addr().String()
-	args := []string{"-master", "http://127.0.0.1:1", "-page", address}
-	err = podcount(t.Context(), args, NoEnv, io.Discard, io.Discard, nil)
-	testkit.WantError(t, "the end", err, "-page "+address+": ")
-	if errors.As(err, new(options.UsageError)) {
-		t.Errorf("the error %v is a UsageError", err)
-	}
 }
 
 func leaseSteps(t *testing.T, podcount Program) {

@@ -6,12 +6,9 @@ import "time"
 // fails.
 const (
 	// How the reflectors keep their caches.
-	reflectorBackoff    = 800 * time.Millisecond // the wait after the first failure; it doubles with each further one
-	reflectorMaxBackoff = 30 * time.Second       // the longest of those waits, without jitter
-	watchWorksAfter     = time.Second            // how long a watch must stay open to count as working
-	auditInterval       = time.Hour              // plus or minus 10 %
-	discoveryInterval   = 10 * time.Second       // plus or minus 20 %
-	confirmPatience     = 500 * time.Millisecond // until a new leader lists a kind that does not change
+	reflectorBackoff  = 800 * time.Millisecond // the wait after the first failure; it doubles with each further one
+	auditInterval     = time.Hour              // plus or minus 10 %
+	discoveryInterval = 10 * time.Second       // plus or minus 20 %
 
 	// How podcount stops.
 	drainTimeout     = 10 * time.Second // how long writes in flight may take

@@ -23,28 +23,23 @@ import (
 var Scale = Topic{
 	{"an idle hour costs exactly the expected requests", idleHour},
 	{"a thousand events a second cost one write an interval", busyMinute},
-	{"five thousand changed nodes are right in time", fiveThousandNodes},
 	{"at the limits of Kubernetes, memory stays under 60 MB", memoryAtTheLimits},
 }
 
 // idleHour accounts for each request of an hour in which nothing changes that podcount looks at. Three times are
 // random: how long a watch lasts, when the audit is due, and when the next discovery comes.
 func idleHour(t *testing.T, podcount Program) {
-	t.Run("without an election", func(t *testing.T) {
-		Simulate(t, func(t *testing.T, f *fakekube.Server) {
-			h := podcount.liveAnHour(t, f)
-			h.wantIdle()
-		})
+	SimulateCase(t, "without an election", func(t *testing.T, f *fakekube.Server) {
+		h := podcount.liveAnHour(t, f)
+		h.wantIdle()
 	})
-	t.Run("with an election", func(t *testing.T) {
-		Simulate(t, func(t *testing.T, f *fakekube.Server) {
-			h := podcount.liveAnHour(t, f, "-leader-elect")
-			h.hasElection = true
-			looks := h.wantEvery("GET "+LeasePath, "", 0, 2*time.Hour)
-			testkit.WantNumber(t, "looks at the lease", looks, 1)
-			h.wantEvery("PUT "+LeasePath, "fieldManager=podcount", 2*time.Second, 2*time.Second)
-			h.wantIdle()
-		})
+	SimulateCase(t, "with an election", func(t *testing.T, f *fakekube.Server) {
+		h := podcount.liveAnHour(t, f, "-leader-elect")
+		h.hasElection = true
+		looks := h.wantEvery("GET "+LeasePath, "", 0, 2*time.Hour)
+		testkit.WantNumber(t, "looks at the lease", looks, 1)
+		h.wantEvery("PUT "+LeasePath, "fieldManager=podcount", 2*time.Second, 2*time.Second)
+		h.wantIdle()
 	})
 }
 
@@ -261,27 +256,6 @@ func busyMinute(t *testing.T, podcount Program) {
 		WantLabel(t, f, "cp", TotalLabel, strconv.Itoa(len(f.All("pods"))))
 		WantPeace(t, f, "-node-label", OwnPodsLabel)
 		testkit.WantNumber(t, "lists of pods", len(fixture.Requests(f, IsList("pods"))), 1)
-	})
-}
-
-func fiveThousandNodes(t *testing.T, podcount Program) {
-	nodes := testkit.Fewer(5000)
-	Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		for i := range nodes {
-			f.AddNode(fmt.Sprintf("n%d", i))
-		}
-		args := []string{"-node-label", OwnPodsLabel, "-total-nodes", "", "-qps", "1000"}
-		args = append(args, "-pod-events", "off", "-v", "0")
-		podcount.Start(t, f, args...)
-		testkit.Pass(15 * time.Second)
-		before := len(fixture.Requests(f, IsWriteOf("nodes")))
-		testkit.WantNumber(t, "writes at the start", before, nodes)
-		for i := range nodes {
-			f.AddPod("default", fmt.Sprintf("p%d", i), fmt.Sprintf("n%d", i))
-		}
-		WantPeace(t, f, args...)
-		writes := fixture.Requests(f, IsWriteOf("nodes"))[before:]
-		testkit.WantBetween(t, "writes after the change", len(writes), nodes, 2*nodes)
 	})
 }
 

@@ -1,12 +1,13 @@
 package suite
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"podcount/lab/testkit"
 )
 
 // Sources shows what holds for podcount's source code, and for the code in its documentation.
@@ -28,24 +29,20 @@ var harmlessUses = []string{
 	`r.newestStamp = max(time.Now().UnixNano`,
 	`expires := pair.Leaf.NotAfter`,
 	`"process_start_time_seconds")`,
-	`p.options.Started.UTC().Truncate(time.Second)`,
+	`p.options.Started.UTC().Format(time.UnixDate)`,
 
 	// When a credential expires. If podcount uses one for too long, because somebody has set the clock, the server
 	// refuses it. Then podcount renews it.
 	`ExpirationTimestamp   *time.Time`,
 	`expires := s.ExpirationTimestamp`,
-	`expiration := e.result.ExpirationTimestamp`,
+	`expires := e.result.ExpirationTimestamp`,
 }
 
 // noWallClock searches the sources for uses of the wall clock. A wait that depends on it goes wrong when somebody sets
 // the clock.
 func noWallClock(t *testing.T, podcount Program) {
 	for _, file := range productFiles(t) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for i, line := range strings.Split(string(text), "\n") {
+		for i, line := range strings.Split(testkit.ReadFile(t, file), "\n") {
 			isHarmless := slices.ContainsFunc(harmlessUses, func(use string) bool { return strings.Contains(line, use) })
 			if usesWallClock.MatchString(line) && !isHarmless {
 				t.Errorf("%s:%d: does a wait depend on this wall clock time? %s", file, i+1, strings.TrimSpace(line))

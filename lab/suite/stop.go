@@ -65,23 +65,21 @@ func stopAtAnyStage(t *testing.T, podcount Program) {
 		{"between two writes of a node", "", 1500 * time.Millisecond, 0},
 		{"in an Event", "write events, always: stall", time.Second, eventsTimeout},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			Simulate(t, func(t *testing.T, f *fakekube.Server) {
-				f.AddNode("cp", ControlPlane)
-				fixture.AddPods(f, 2)
-				faults := f.Script(t, row.faults)
-				p := podcount.Start(t, f)
-				testkit.Pass(row.after)
-				wantPromptStop(t, f, p, row.mayTake)
+		SimulateCase(t, row.name, func(t *testing.T, f *fakekube.Server) {
+			f.AddNode("cp", ControlPlane)
+			fixture.AddPods(f, 2)
+			faults := f.Script(t, row.faults)
+			p := podcount.Start(t, f)
+			testkit.Pass(row.after)
+			wantPromptStop(t, f, p, row.mayTake)
 
-				// The next podcount makes everything right.
-				for _, fault := range faults {
-					fault.Lift()
-				}
-				fixture.AddPods(f, 4)
-				podcount.Start(t, f)
-				WantPeace(t, f)
-			})
+			// The next podcount makes everything right.
+			for _, fault := range faults {
+				fault.Lift()
+			}
+			fixture.AddPods(f, 4)
+			podcount.Start(t, f)
+			WantPeace(t, f)
 		})
 	}
 }

@@ -58,6 +58,11 @@ func Simulate(t *testing.T, test func(t *testing.T, f *fakekube.Server)) {
 	synctest.Test(t, func(t *testing.T) { test(t, fakekube.New()) })
 }
 
+// SimulateCase is Simulate as a subtest with this name.
+func SimulateCase(t *testing.T, name string, test func(t *testing.T, f *fakekube.Server)) {
+	t.Run(name, func(t *testing.T) { Simulate(t, test) })
+}
+
 const (
 	// ControlPlane is the label of the nodes that show the total unless -total-nodes selects others.
 	ControlPlane = "node-role.kubernetes.io/control-plane"

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"podcount/lab/testkit"
 )
 
 var update = flag.Bool("update", false, "write the generated parts of docs/trial.md")
@@ -17,15 +19,12 @@ var update = flag.Bool("update", false, "write the generated parts of docs/trial
 const pageFile = "../../docs/trial.md"
 
 func TestPageHasTheRowsAndTheResults(t *testing.T) {
-	text, err := os.ReadFile(pageFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	page := string(text)
+	text := testkit.ReadFile(t, pageFile)
+	page := text
 	page = withPart(t, page, "rows", rowsTable())
 	page = withPart(t, page, "results", resultsTable(t))
 	switch {
-	case page == string(text):
+	case page == text:
 	case *update:
 		if err := os.WriteFile(pageFile, []byte(page), 0o644); err != nil {
 			t.Fatal(err)
@@ -99,12 +98,8 @@ type result struct {
 // readResults returns the results of each row.
 func readResults(t *testing.T, program string) map[string][]result {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(resultsDir, program+".tsv"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	results := map[string][]result{}
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(testkit.ReadFile(t, filepath.Join(resultsDir, program+".tsv"))) {
 		if strings.HasPrefix(line, "#") {
 			continue
 		}
@@ -144,16 +139,10 @@ func cell(results []result) string {
 }
 
 func TestPageShowsTheTestHere(t *testing.T) {
-	page, err := os.ReadFile(pageFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	here, err := os.ReadFile("author_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, code, _ := strings.Cut(string(here), "package trial_test\n")
-	if !strings.Contains(string(page), "```go\npackage mine\n"+code+"```\n") {
+	page := testkit.ReadFile(t, pageFile)
+	here := testkit.ReadFile(t, "author_test.go")
+	_, code, _ := strings.Cut(here, "package trial_test\n")
+	if !strings.Contains(page, "```go\npackage mine\n"+code+"```\n") {
 		t.Error("docs/trial.md does not show author_test.go")
 	}
 }

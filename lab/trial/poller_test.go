@@ -27,7 +27,6 @@ type poller struct {
 	writesWorkers bool // labels nodes that are no control-plane nodes
 	writesOnce    bool // only the first number
 	ignoresLease  bool
-	waits         time.Duration // from one look to the next; 0 means 2 s
 }
 
 func (p poller) run(ctx context.Context, c Cluster) error {
@@ -44,7 +43,7 @@ func (p poller) run(ctx context.Context, c Cluster) error {
 		case err != nil && p.hurries:
 			pause(ctx, 10*time.Millisecond)
 		default:
-			pause(ctx, max(p.waits, 2*time.Second))
+			pause(ctx, 2*time.Second)
 		}
 	}
 }

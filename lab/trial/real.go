@@ -160,7 +160,7 @@ func (c *realRow) try(method, path string, body fakekube.Object, answer any) err
 	if err != nil {
 		return err
 	}
-	request := kube.Request{Method: method, Path: path, Query: query}
+	request := kube.Request{Method: method, API: path, Query: query}
 	if body != nil {
 		request.Body = body
 	}
@@ -209,15 +209,10 @@ func (c *realRow) setLabel(node, key, value string) {
 }
 
 func (c *realRow) labels() map[string]string {
-	var nodes struct {
-		Items []struct {
-			Metadata struct {
-				Name   string
-				Labels map[string]string
-			}
-		}
+	nodes, err := c.list(nodesPath)
+	if err != nil {
+		panic(ended{Broken, fmt.Sprintf("the trial itself could not list the nodes: %v", err)})
 	}
-	c.send("GET", c.ours(nodesPath), nil, &nodes)
 	labels := map[string]string{}
 	for _, node := range nodes.Items {
 		labels[node.Metadata.Name] = node.Metadata.Labels[c.label]
@@ -225,9 +220,21 @@ func (c *realRow) labels() map[string]string {
 	return labels
 }
 
-// ours selects the objects of a collection that belong to the row.
-func (c *realRow) ours(collection string) string {
-	return collection + "?labelSelector=" + url.QueryEscape(rowLabel+"="+c.name)
+// list returns the objects of a collection that belong to the row.
+func (c *realRow) list(collection string) (ours objectList, err error) {
+	selector := url.QueryEscape(rowLabel + "=" + c.name)
+	err = c.try("GET", collection+"?labelSelector="+selector, nil, &ours)
+	return ours, err
+}
+
+// objectList is what the trial reads of a list.
+type objectList struct {
+	Items []struct {
+		Metadata struct {
+			Name   string
+			Labels map[string]string
+		}
+	}
 }
 
 func (c *realRow) leasePath() string { return leasesPath + "/" + c.name + "-" + leaseName }
@@ -256,9 +263,22 @@ func (c *realRow) hold(identity string) {
 // changed is never closed, because the trial has no watch. The scene looks again after a moment anyway.
 func (c *realRow) changed() <-chan struct{} { return nil }
 
-// remove removes what the row has created, and the Lease of its programs.
+// remove removes what the row has created, and the Lease of its programs. It deletes each object by its name, and never
+// a collection: if a selector were lost on the way, that would delete what others have in the cluster.
 func (c *realRow) remove() {
-	for _, path := range []string{c.ours(podsPath), c.ours(nodesPath), c.leasePath()} {
+	paths := []string{c.leasePath()}
+	for _, collection := range []string{podsPath, nodesPath} {
+		ours, err := c.list(collection)
+		if err != nil {
+			log.Printf("trial: what has the label %s=%s may be left in the cluster: %v", rowLabel, c.name, err)
+		}
+		for _, o := range ours.Items {
+			if strings.HasPrefix(o.Metadata.Name, c.name+"-") {
+				paths = append(paths, collection+"/"+o.Metadata.Name)
+			}
+		}
+	}
+	for _, path := range paths {
 		err := c.try("DELETE", path, fakekube.Object{"gracePeriodSeconds": 0}, nil)
 		if err != nil && kube.StatusOf(err).Code != 404 {
 			log.Printf("trial: %s is left in the cluster: %v", path, err)

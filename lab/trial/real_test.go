@@ -3,8 +3,14 @@ package trial
 import (
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"podcount/lab/fakekube"
+	"podcount/lab/fixture"
+	"podcount/lab/testkit"
 )
 
 func TestGuardLetsOnlyTheProgramUseTheCluster(t *testing.T) {
@@ -31,4 +37,42 @@ func TestGuardLetsOnlyTheProgramUseTheCluster(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestRowRemovesNothingButItsOwnFromACluster(t *testing.T) {
+	f := fakekube.New()
+	f.AddNode("somebody")
+	fixture.AddPods(f, 1)
+	f.Allow("token")
+	url, ca := fixture.Listen(t, f)
+	dir := t.TempDir()
+	testkit.WriteFiles(t, dir, map[string]string{"config": fakekube.Kubeconfig(url, ca, "token: token")})
+	c, err := openRealCluster(t.Context(), filepath.Join(dir, "config"), "")
+	testkit.WantError(t, "the cluster", err, "")
+	defer c.close()
+
+	before := objectsIn(f)
+	own := &realRow{realCluster: c, name: "trial-1", label: "l"}
+	other := &realRow{realCluster: c, name: "trial-2", label: "l"}
+	other.addNode("trial-2-cp-1", true)
+	other.addPod("trial-2-1")
+	withOther := objectsIn(f)
+	own.addNode("trial-1-cp-1", true)
+	own.addPod("trial-1-1")
+	own.hold("somebody else")
+	own.remove()
+	testkit.WantEqual(t, "what is left of all", objectsIn(f), withOther)
+	other.remove()
+	testkit.WantEqual(t, "what is left at the end", objectsIn(f), before)
+}
+
+// objectsIn returns the keys of the nodes, pods and Leases in a cluster.
+func objectsIn(f *fakekube.Server) (keys []string) {
+	for _, resource := range []string{"nodes", "pods", "leases"} {
+		for _, o := range f.All(resource) {
+			keys = append(keys, resource+" "+fakekube.KeyOf(o).String())
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }

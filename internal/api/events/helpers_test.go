@@ -14,7 +14,6 @@ import (
 	"podcount/internal/api/kube"
 	"podcount/internal/api/kubeconfig"
 	"podcount/internal/run/process"
-	"podcount/internal/view/metrics"
 	"podcount/lab/fakekube"
 	"podcount/lab/fixture"
 )
@@ -25,12 +24,12 @@ func simulate(t *testing.T, test func(t *testing.T, f *fakekube.Server)) {
 }
 
 // newRecorder makes a Recorder that writes its log to log.
-func newRecorder(sink Sink, log io.Writer) *Recorder {
+func newRecorder(send func(context.Context, kube.Request, func(io.Reader) error) error, log io.Writer) *Recorder {
 	return NewRecorder(Options{
-		Sink:     sink,
-		Instance: "test",
-		Log:      slog.New(slog.NewTextHandler(log, nil)),
-		Metrics:  metrics.NewRegistry(),
+		Send:      send,
+		Component: "podcount",
+		Instance:  "test",
+		Log:       slog.New(slog.NewTextHandler(log, nil)),
 	})
 }
 
@@ -43,7 +42,7 @@ func startRecorder(t *testing.T, f *fakekube.Server) (r *Recorder, end func()) {
 	}
 	cfg := &kubeconfig.Config{Server: server, Credential: noCredential}
 	client := kube.NewClient(cfg, kube.Options{Dial: fixture.Network(t, f).Dial})
-	r = newRecorder(NewSink(client), io.Discard)
+	r = newRecorder(client.Send, io.Discard)
 	ctx, cancel := context.WithCancel(t.Context())
 	stop, stopNow := context.WithCancel(t.Context())
 	done := process.Go(func() { r.Run(ctx, stop) })

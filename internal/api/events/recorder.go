@@ -3,8 +3,7 @@
 // An Event is the object at the server; an event is one entry in the queue. To post an event is to create an Event, or
 // to raise the count of one.
 //
-// The Recorder queues events, limits how many are posted, and retries. The Sink makes the requests, and reduces the
-// server's errors to the few cases that matter to the Recorder.
+// The Recorder queues events, limits how many are posted, and retries.
 //
 // https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
 package events
@@ -14,14 +13,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"podcount/internal/api/kube"
 	"podcount/internal/api/retry"
 	"podcount/internal/view/logging"
-	"podcount/internal/view/metrics"
 	"podcount/internal/view/trace"
 )
 
@@ -40,11 +41,6 @@ const (
 	maxBackoff   = 10 * time.Second
 	retryTimeout = 2 * time.Minute
 
-	// maxRetryAfter is the longest Failure.RetryAfter that the Recorder accepts: 30 seconds and the jitter of
-	// kube.RetryAfter. It drops an event for which the server asks for a longer wait, because all other events would
-	// have to wait too.
-	maxRetryAfter = 36 * time.Second
-
 	// unreachablePause is the time between two log lines while the server cannot be reached.
 	unreachablePause = time.Minute
 )
@@ -52,11 +48,6 @@ const (
 // MaxMessage is how many bytes the message of an Event may have. The admission policies of the manifest refuse more. It
 // is the limit of events.k8s.io/v1, too.
 const MaxMessage = 1024
-
-var (
-	errQueueFull   = errors.New("too many events are waiting to be posted")
-	errObjectLimit = errors.New("too many events about this object")
-)
 
 // Reference names the object that an event is about.
 type Reference struct {
@@ -87,36 +78,38 @@ type record struct {
 	count int // 0 if the server does not have the Event
 }
 
-// DryRun shows an event instead of posting it.
-type DryRun func(about Reference, reason, message string)
-
 // Options configure a Recorder. All of them are required except DryRun and Trace.
 type Options struct {
-	Sink         Sink
-	Instance     string                // the name of this process, for the field reportingInstance of each Event
+	// Send sends a request to the API server, as kube.Client.Send does.
+	Send func(ctx context.Context, r kube.Request, read func(answer io.Reader) error) error
+
+	Component    string                // the name of this program, for the field reportingComponent of each Event
+	Instance     string                // the name of this process, for the field reportingInstance
 	ServerOutage *logging.ServerOutage // logs that the API server is away
 	Log          *slog.Logger
-	Metrics      *metrics.Registry // counts podcount_events_total
-	Trace        *trace.Trace      // gets a step for each event that is posted or dropped
-	DryRun       DryRun            // If it is set, it gets each event, and nothing is posted.
+	Trace        *trace.Trace // gets a step for each event that is posted or dropped
+
+	// DryRun gets each event if it is set, and nothing is posted.
+	DryRun func(about Reference, reason, message string)
 }
 
 // Recorder posts Events. When something occurs again, it raises the count of the first Event. It drops and counts the
 // events that exceed a limit, and those that the server refuses.
 //
-// Event, Waiting and Dropped may be called at any time, by any goroutine.
+// Event, Waiting, Posted and Dropped may be called at any time, by any goroutine.
 type Recorder struct {
 	options Options
 	waiting chan event
+	posted  atomic.Int64
 	dropped atomic.Int64
 
 	// Only Run uses the fields below.
-	records         *lru[occurrence, *record]
+	records         map[occurrence]*record
 	newestStamp     int64 // the time in the newest record's name
 	totalLimit      *retry.Bucket
-	objectLimits    *lru[string, *retry.Bucket] // by uid
-	outage          *logging.Outage             // of the server
-	refusalLoggedAt time.Time                   // when a refusal was last logged
+	objectLimits    map[string]*retry.Bucket // by uid
+	outage          *logging.Outage          // of the server
+	refusalLoggedAt time.Time                // when a refusal was last logged
 }
 
 // NewRecorder makes a Recorder. It posts nothing until Run is called.
@@ -124,9 +117,9 @@ func NewRecorder(o Options) *Recorder {
 	return &Recorder{
 		options:      o,
 		waiting:      make(chan event, maxWaiting),
-		records:      newLRU[occurrence, *record](maxRemembered),
+		records:      map[occurrence]*record{},
 		totalLimit:   retry.NewBucket(totalRate, totalBurst),
-		objectLimits: newLRU[string, *retry.Bucket](maxRemembered),
+		objectLimits: map[string]*retry.Bucket{},
 		outage:       logging.NewOutage(o.Log, "Events", "posting works again").MutedBy(o.ServerOutage),
 	}
 }
@@ -143,7 +136,7 @@ func (r *Recorder) Event(about Reference, kind, reason, message string) {
 	select {
 	case r.waiting <- ev:
 	default:
-		r.drop(ev, errQueueFull)
+		r.drop(ev, errors.New("too many events are waiting to be posted"))
 	}
 }
 
@@ -161,23 +154,22 @@ func shorten(message string) string {
 // Waiting returns how many events wait to be posted.
 func (r *Recorder) Waiting() int { return len(r.waiting) }
 
+// Posted returns how many events have been posted since the start.
+func (r *Recorder) Posted() int64 { return r.posted.Load() }
+
 // Dropped returns how many events have been dropped since the start.
 func (r *Recorder) Dropped() int64 { return r.dropped.Load() }
 
 func (r *Recorder) drop(ev event, why error) {
 	r.dropped.Add(1)
-	r.options.Metrics.Count("podcount_events_total", "dropped")
 	r.options.Log.Debug("dropped an event", "object", ev.about.Name, "reason", ev.reason, "err", why)
 	r.emit(trace.Dropped, ev, why.Error())
 }
 
 // emit emits a step of an event for the trace.
 func (r *Recorder) emit(point trace.Point, ev event, text string) {
-	r.options.Trace.EmitBuilt(1, func() trace.Step {
-		key := ev.about.Name
-		if ev.about.Namespace != "" {
-			key = ev.about.Namespace + "/" + key
-		}
+	r.options.Trace.EmitBuilt(func() trace.Step {
+		key := strings.TrimPrefix(ev.about.Namespace+"/"+ev.about.Name, "/")
 		return trace.Step{Point: point, Kind: ev.about.Kind, Key: key, Type: ev.reason, Text: text}
 	})
 }
@@ -198,8 +190,8 @@ func (r *Recorder) Run(ctx, stop context.Context) {
 // deliver posts an event, or drops it. Once stop has ended, it does not retry.
 func (r *Recorder) deliver(ctx, stop context.Context, ev event) {
 	newBucket := func() *retry.Bucket { return retry.NewBucket(objectRate, objectBurst) }
-	if !r.objectLimits.get(ev.about.UID, newBucket).Allow() {
-		r.drop(ev, errObjectLimit)
+	if !remember(r.objectLimits, ev.about.UID, newBucket).Allow() {
+		r.drop(ev, errors.New("too many events about this object"))
 		return
 	}
 	start := time.Now()
@@ -207,53 +199,46 @@ func (r *Recorder) deliver(ctx, stop context.Context, ev event) {
 		err := r.post(ctx, ev)
 		if err == nil {
 			r.outage.Worked("post")
-			r.options.Metrics.Count("podcount_events_total", "posted")
+			r.posted.Add(1)
 			r.emit(trace.Event, ev, ev.message)
 			return
 		}
-		failure := failureIn(err)
-		if !mayRetry(failure, try == 1, time.Since(start)) {
+		if isRefusal(err) || time.Since(start) > retryTimeout {
 			r.drop(ev, err)
-			r.logFailure(ctx, ev, failure)
+			r.logFailure(ctx, ev, err)
 			return
 		}
-		isOutage := failure.Answer == NoAnswer && ctx.Err() == nil // The end of ctx is no outage.
-		if isOutage {
-			r.outage.Failed("post", "cannot post an Event", unreachablePause, "err", err)
+		if ctx.Err() == nil { // The end of ctx is no outage.
+			r.outage.Failed("post", "cannot post an Event", unreachablePause, err)
 		}
-		backoff := retry.Backoff(try, minBackoff, maxBackoff)
-		if retry.Sleep(stop, max(backoff, failure.RetryAfter)) != nil {
+		if retry.Sleep(stop, retry.Backoff(try, minBackoff, maxBackoff)) != nil {
 			r.drop(ev, err)
 			return
 		}
 	}
 }
 
-// mayRetry reports whether an event may be retried after a failure. elapsed is the time since the first try began.
-func mayRetry(failure *Failure, isFirstTry bool, elapsed time.Duration) bool {
-	if failure.Answer == NoAnswer {
-		return elapsed <= retryTimeout
-	}
-	// The server would refuse the event again, unless it has asked for a wait. One such wait is enough.
-	isShortWait := failure.RetryAfter > 0 && failure.RetryAfter <= maxRetryAfter
-	return isShortWait && isFirstTry
-}
+// isRefusal reports whether the server has answered with this error. A refusal is final, even with the code 500 or 503.
+// Otherwise the server was not reached, it is unknown what it did, or it was not even asked, because a wait was cut
+// short.
+func isRefusal(err error) bool { return kube.StatusOf(err).Code != 0 }
 
 // logFailure logs why an event was dropped, unless that is normal or a refusal was logged a short time ago.
-func (r *Recorder) logFailure(ctx context.Context, ev event, failure *Failure) {
-	if failure.Answer == NoAnswer {
+func (r *Recorder) logFailure(ctx context.Context, ev event, err error) {
+	if !isRefusal(err) {
 		r.outage.GiveUp("post") // The outage has its own lines.
 		return
 	}
 	r.outage.Worked("post") // The server has answered.
-	isNormal := failure.Answer == NamespaceGone
-	isTooSoon := time.Since(r.refusalLoggedAt) < failure.LogPause
-	if ctx.Err() != nil || isNormal || isTooSoon {
+	status := kube.StatusOf(err)
+	isNamespaceGone := status.Code == http.StatusNotFound || status.HasCause("NamespaceTerminating")
+	isTooSoon := time.Since(r.refusalLoggedAt) < kube.PauseBetweenComplaints(err)
+	if ctx.Err() != nil || isNamespaceGone || isTooSoon {
 		return
 	}
 	r.refusalLoggedAt = time.Now()
 	r.options.Log.Warn("the server refused an Event, so it is dropped",
-		"object", ev.about.Name, "reason", ev.reason, "err", failure)
+		"object", ev.about.Name, "reason", ev.reason, "err", err)
 }
 
 // post makes one try: it raises the count of the occurrence's Event, or creates the Event if the server has none.
@@ -261,15 +246,37 @@ func (r *Recorder) post(ctx context.Context, ev event) error {
 	if err := r.totalLimit.Wait(ctx); err != nil {
 		return err
 	}
-	known := r.records.get(ev.occurrence, func() *record { return &record{name: r.newName(ev.about.Name)} })
+	known := remember(r.records, ev.occurrence, func() *record { return &record{name: r.newName(ev.about.Name)} })
 	if known.count > 0 {
-		err := r.raiseCount(ctx, ev, known)
-		if err == nil || failureIn(err).Answer != NotFound {
+		err := r.send(ctx, http.MethodPatch, ev, known.name, map[string]any{
+			"count":         known.count + 1,
+			"lastTimestamp": timestamp(ev.at),
+		})
+		if err == nil {
+			known.count++
+		}
+		if kube.StatusOf(err).Reason != "NotFound" {
 			return err
 		}
 		// The server has deleted the Event, as it does after an hour by default.
 	}
 	return r.create(ctx, ev, known)
+}
+
+// remember returns the value of a key. It adds a missing key with a new value. If the map is full, a random key makes
+// room.
+func remember[K comparable, V any](known map[K]V, key K, newValue func() V) V {
+	if value, isKnown := known[key]; isKnown {
+		return value
+	}
+	if len(known) >= maxRemembered {
+		for random := range known {
+			delete(known, random)
+			break
+		}
+	}
+	known[key] = newValue()
+	return known[key]
 }
 
 // newName returns the object's name and the time in nanoseconds, which no other Event has as its name. The object's
@@ -282,24 +289,11 @@ func (r *Recorder) newName(object string) string {
 	return strings.TrimRight(object, "-.") + suffix
 }
 
-func (r *Recorder) raiseCount(ctx context.Context, ev event, known *record) error {
-	fields := map[string]any{
-		"count":         known.count + 1,
-		"lastTimestamp": timestamp(ev.at),
-	}
-	err := r.options.Sink.Patch(ctx, namespaceOf(ev.about), known.name, fields)
-	if err == nil {
-		known.count++
-	}
-	return err
-}
-
 func (r *Recorder) create(ctx context.Context, ev event, known *record) error {
-	namespace := namespaceOf(ev.about)
-	err := r.options.Sink.Create(ctx, namespace, map[string]any{
+	err := r.send(ctx, http.MethodPost, ev, "", map[string]any{
 		"apiVersion":         "v1",
 		"kind":               "Event",
-		"metadata":           map[string]any{"name": known.name, "namespace": namespace},
+		"metadata":           map[string]any{"name": known.name, "namespace": namespaceOf(ev.about)},
 		"involvedObject":     ev.about,
 		"type":               ev.kind,
 		"reason":             ev.reason,
@@ -307,17 +301,29 @@ func (r *Recorder) create(ctx context.Context, ev event, known *record) error {
 		"count":              1,
 		"firstTimestamp":     timestamp(ev.at),
 		"lastTimestamp":      timestamp(ev.at),
-		"source":             map[string]any{"component": "podcount"},
-		"reportingComponent": "podcount",
+		"source":             map[string]any{"component": r.options.Component},
+		"reportingComponent": r.options.Component,
 		"reportingInstance":  r.options.Instance,
 	})
 	// If the Event exists already, an earlier try has created it, but the server's answer was lost.
-	exists := err == nil || failureIn(err).Answer == AlreadyExists
+	exists := err == nil || kube.StatusOf(err).Reason == "AlreadyExists"
 	if !exists {
 		return err
 	}
 	known.count = 1
 	return nil
+}
+
+// send sends a request about the Event with this name, or creates one if name is "".
+func (r *Recorder) send(ctx context.Context, method string, ev event, name string, body any) error {
+	return r.options.Send(ctx, kube.Request{
+		Method:    method,
+		API:       "/api/v1",
+		Namespace: namespaceOf(ev.about),
+		Resource:  "events",
+		Name:      name,
+		Body:      body,
+	}, nil)
 }
 
 // namespaceOf returns the namespace of the Events about an object. For a cluster-scoped object it is default.

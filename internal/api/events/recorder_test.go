@@ -3,8 +3,6 @@ package events
 import (
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"strconv"
 	"strings"
@@ -12,28 +10,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"podcount/internal/api/kube"
 	"podcount/internal/api/objectmeta"
+	"podcount/internal/api/wire"
 	"podcount/lab/fakekube"
-	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
-// scriptedSink is a Sink that returns prepared errors, and records which methods were called.
-type scriptedSink struct {
-	errors []error // of the next calls; once they are used up, calls succeed
+// script returns prepared errors, and records the methods of the requests.
+type script struct {
+	errors []error // of the next requests; once they are used up, requests succeed
 	calls  []string
 }
 
-func (s *scriptedSink) Create(context.Context, string, map[string]any) error {
-	return s.answer("create")
-}
-
-func (s *scriptedSink) Patch(context.Context, string, string, map[string]any) error {
-	return s.answer("patch")
-}
-
-func (s *scriptedSink) answer(call string) error {
-	s.calls = append(s.calls, call)
+func (s *script) send(_ context.Context, r kube.Request, _ func(io.Reader) error) error {
+	s.calls = append(s.calls, strings.ToLower(r.Method))
 	if len(s.errors) == 0 {
 		return nil
 	}
@@ -48,12 +39,14 @@ func deliverOne(t *testing.T, r *Recorder, pod int, reason string) {
 }
 
 func TestAnswerDecidesAnEventsFate(t *testing.T) {
-	failure := func(answer Answer, retryAfter time.Duration) error {
-		return &Failure{Err: errors.New("no"), Answer: answer, RetryAfter: retryAfter, LogPause: time.Minute}
+	refusal := func(code int, reason string) *kube.Status {
+		return &kube.Status{Status: wire.Status{Code: code, Reason: reason}}
 	}
-	refused := failure(Refused, 0)
-	shortWait := failure(Refused, 20*time.Second)
-	longWait := failure(Refused, time.Hour)
+	terminating := refusal(403, "Forbidden")
+	terminating.Details.Causes = []wire.Cause{{Reason: "NamespaceTerminating"}}
+	broken := refusal(500, "")
+	tooMany := refusal(429, "TooManyRequests")
+	tooMany.Details.RetryAfterSeconds = 1
 	for _, c := range []struct {
 		name     string
 		errors   []error
@@ -61,27 +54,28 @@ func TestAnswerDecidesAnEventsFate(t *testing.T) {
 		dropped  int
 		logLines int
 	}{
-		{"success", nil, "create patch", 0, 0},
-		{"already exists", []error{failure(AlreadyExists, 0)}, "create patch", 0, 0},
-		{"deleted meanwhile", []error{nil, failure(NotFound, 0)}, "create patch create", 0, 0},
-		{"refused once", []error{refused}, "create create", 1, 1},
-		{"refused twice within a minute", []error{refused, refused}, "create create", 2, 1},
-		{"namespace gone", []error{failure(NamespaceGone, 0)}, "create create", 1, 0},
-		{"short Retry-After once", []error{shortWait}, "create create patch", 0, 0},
-		{"short Retry-After twice", []error{shortWait, shortWait}, "create create create", 1, 1},
-		{"long Retry-After", []error{longWait}, "create create", 1, 1},
+		{"success", nil, "post patch", 0, 0},
+		{"already exists", []error{refusal(409, "AlreadyExists")}, "post patch", 0, 0},
+		{"deleted meanwhile", []error{nil, refusal(404, "NotFound")}, "post patch post", 0, 0},
+		{"404 of a proxy", []error{nil, refusal(404, "")}, "post patch", 1, 0},
+		{"refused once", []error{broken}, "post post", 1, 1},
+		{"refused twice within a minute", []error{broken, broken}, "post post", 2, 1},
+		{"no right", []error{refusal(403, "Forbidden")}, "post post", 1, 1},
+		{"namespace gone", []error{refusal(404, "NotFound")}, "post post", 1, 0},
+		{"namespace being deleted", []error{terminating}, "post post", 1, 0},
+		{"asked to wait", []error{tooMany}, "post post", 1, 1},
 		// The two lines are the beginning and the end of the outage.
-		{"not reached once", []error{io.ErrUnexpectedEOF}, "create create patch", 0, 2},
+		{"not reached once", []error{io.ErrUnexpectedEOF}, "post post patch", 0, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				log := &bytes.Buffer{}
-				sink := &scriptedSink{errors: c.errors}
-				r := newRecorder(sink, log)
+				server := &script{errors: c.errors}
+				r := newRecorder(server.send, log)
 				for range 2 {
 					deliverOne(t, r, 1, "Twice")
 				}
-				testkit.WantEqual(t, "calls", strings.Join(sink.calls, " "), c.calls)
+				testkit.WantEqual(t, "calls", strings.Join(server.calls, " "), c.calls)
 				testkit.WantNumber(t, "events dropped", int(r.Dropped()), c.dropped)
 				testkit.WantNumber(t, "log lines", strings.Count(log.String(), "\n"), c.logLines)
 			})
@@ -89,47 +83,14 @@ func TestAnswerDecidesAnEventsFate(t *testing.T) {
 	}
 }
 
-func TestRecorderForgetsOnlyTheOldestObject(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		sink := &scriptedSink{}
-		r := newRecorder(sink, io.Discard)
-		deliver := func(pod int, reason string) (isPosted bool) {
-			before := len(sink.calls)
-			deliverOne(t, r, pod, reason)
-			return len(sink.calls) > before
-		}
-		// Pods 0 and 1 use up their bursts.
-		for i := range objectBurst {
-			deliver(0, fmt.Sprint("Reason", i))
-			deliver(1, fmt.Sprint("Reason", i))
-		}
-		for pod := 2; pod < maxRemembered; pod++ {
-			deliver(pod, "Once")
-		}
-		// Use up the tokens that pod 0 has got since then.
-		for deliver(0, "More") {
-		}
-		// One more pod exceeds the limit. It replaces pod 1, because pod 0 was used later.
-		deliver(maxRemembered, "Once")
-		if deliver(0, "More") {
-			t.Error("pod 0 was forgotten: it has a new burst")
-		}
-		if !deliver(1, "More") {
-			t.Error("pod 1 was not forgotten: it has no new burst")
-		}
-		deliver(maxRemembered-1, "Once")
-		testkit.WantEqual(t, "call for a recent event", sink.calls[len(sink.calls)-1], "patch")
-	})
-}
-
 func TestRecorderMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRecorder(&scriptedSink{}, io.Discard)
+		r := newRecorder(new(script).send, io.Discard)
 		for pod := range 2*maxRemembered + 10 {
 			deliverOne(t, r, pod, "Once")
 		}
-		testkit.WantNumber(t, "objects remembered", r.objectLimits.len(), maxRemembered)
-		testkit.WantNumber(t, "Events remembered", r.records.len(), maxRemembered)
+		testkit.WantNumber(t, "objects remembered", len(r.objectLimits), maxRemembered)
+		testkit.WantNumber(t, "Events remembered", len(r.records), maxRemembered)
 	})
 }
 
@@ -235,40 +196,6 @@ func TestFullRecorderDropsEventsAtOnce(t *testing.T) {
 	})
 }
 
-func TestRetryOnlyIfItMayHelp(t *testing.T) {
-	terminating := `{"code":403,"reason":"Forbidden","message":"because it is being terminated"}`
-	tooMany := func(retryAfter string) fakekube.Fault {
-		header := map[string]string{"Retry-After": retryAfter}
-		return fakekube.Fault{Do: fakekube.Reply{Code: 429, Header: header, Body: "slow down"}}
-	}
-	for _, c := range []struct {
-		name   string
-		fault  fakekube.Fault
-		tries  int
-		posted int
-	}{
-		{"namespace being deleted", fakekube.Fault{Do: fakekube.Reply{Code: 403, Body: terminating}}, 1, 0},
-		{"too many requests", tooMany("1"), 2, 1},
-		{"too many requests for an hour", tooMany("3600"), 1, 0},
-		{"request lost", fakekube.Fault{Do: fakekube.DropRequest{}}, 2, 1},
-		{"answer lost", fakekube.Fault{Do: fakekube.DropAnswer{}}, 2, 1},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			simulate(t, func(t *testing.T, f *fakekube.Server) {
-				c.fault.On = fakekube.Requests{Verb: "create"}
-				f.Inject(t, c.fault)
-				r, _ := startRecorder(t, f)
-				r.Event(somePod(1), "Normal", "Once", "x")
-				testkit.Pass(time.Minute)
-				isPost := func(request fakekube.Request) bool { return request.Method == "POST" }
-				testkit.WantNumber(t, "tries", len(fixture.Requests(f, isPost)), c.tries)
-				testkit.WantNumber(t, "Events", len(eventsOf(f, "Once")), c.posted)
-				testkit.WantNumber(t, "events dropped", int(r.Dropped()), 1-c.posted)
-			})
-		})
-	}
-}
-
 func TestEventIsDroppedIfTheServerIsAwayForLong(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.Script(t, "create, always: drop request")
@@ -357,9 +284,8 @@ func TestLongMessageIsCutBetweenCharacters(t *testing.T) {
 }
 
 func TestDryRunPostsNothing(t *testing.T) {
-	sink := &scriptedSink{}
 	var shown []string
-	r := NewRecorder(Options{Sink: sink, DryRun: func(about Reference, reason, message string) {
+	r := NewRecorder(Options{DryRun: func(about Reference, reason, message string) {
 		shown = append(shown, about.Name+" "+reason+" "+message)
 	}})
 	r.Event(somePod(1), "Normal", "Counted", "42 pods")

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -24,6 +25,7 @@ import (
 
 	"podcount/internal/api/kubeconfig"
 	"podcount/internal/api/wire"
+	"podcount/internal/view/observe"
 )
 
 // RequestTimeout is how long Send waits for an answer. API servers end their own requests after 60 seconds.
@@ -61,18 +63,7 @@ type Options struct {
 
 	// Observe is called after each exchange, with the context of the request, by the goroutine that sent it. It must
 	// not wait. It may be nil.
-	Observe func(ctx context.Context, e Exchange)
-}
-
-// Exchange is a request that was sent, and its outcome. A request that is sent again after a 401 makes two exchanges.
-type Exchange struct {
-	Method string
-	URI    string // path and query
-	Host   string // the server's host, with the port if its address has one
-	Status string // of the answer, such as "200 OK"; "<error>" if there was none; "<invalid>" if HTTP has no such code
-	Code   string // the first word of Status
-	Error  string // why there was no answer; "" if there was one
-	Start  time.Time
+	Observe func(ctx context.Context, e observe.Exchange)
 }
 
 // NewClient makes a client for the server and the user of cfg. It sends nothing. The caller must close the client, and
@@ -124,7 +115,9 @@ func (c *Client) Send(ctx context.Context, r Request, read func(answer io.Reader
 		defer release()
 	}
 	if r.Body != nil {
-		r.Query = url.Values{"fieldManager": {c.options.FieldManager}}
+		query := url.Values{"fieldManager": {c.options.FieldManager}}
+		maps.Copy(query, r.Query)
+		r.Query = query
 	}
 	resp, err := c.Do(ctx, r)
 	if err != nil {
@@ -134,12 +127,12 @@ func (c *Client) Send(ctx context.Context, r Request, read func(answer io.Reader
 	defer io.CopyN(io.Discard, resp.Body, drainLimit)
 	// Even if the caller wants no answer, the HTML page of a proxy is no success.
 	if _, err := formatOf(resp); err != nil {
-		return r.Failed(err)
+		return r.Wrap(err)
 	}
 	if read == nil {
 		return nil
 	}
-	return r.Failed(read(wire.Limited(resp.Body, answerLimit)))
+	return r.Wrap(read(wire.Limited(resp.Body, answerLimit)))
 }
 
 // Do sends a request, and returns an answer whose code is 2xx. The caller must close the answer's body. Any other
@@ -148,32 +141,31 @@ func (c *Client) Send(ctx context.Context, r Request, read func(answer io.Reader
 // client certificate.
 func (c *Client) Do(ctx context.Context, r Request) (*http.Response, error) {
 	if c.options.DryRun && r.isWrite() {
-		return nil, r.Failed(errDryRun)
+		return nil, r.Wrap(errDryRun)
 	}
 	cred, err := c.cfg.Credential(ctx, nil)
 	if err != nil {
-		return nil, r.Failed(err)
+		return nil, r.Wrap(err)
 	}
 	resp, err := c.exchange(ctx, r, cred)
 	if StatusOf(err).Code != http.StatusUnauthorized {
-		return resp, r.Failed(err)
+		return resp, r.Wrap(err)
 	}
 	fresh, renewalErr := c.cfg.Credential(ctx, cred)
 	if renewalErr != nil {
-		return nil, r.Failed(fmt.Errorf("%w; and then: %w", err, renewalErr))
+		return nil, r.Wrap(fmt.Errorf("%w; and then: %w", err, renewalErr))
 	}
 	if fresh.HasIdentityOf(cred) {
-		return nil, r.Failed(err)
+		return nil, r.Wrap(err)
 	}
 	resp, err = c.exchange(ctx, r, fresh)
-	return resp, r.Failed(err)
+	return resp, r.Wrap(err)
 }
 
 // exchange sends a request once. It does not use an http.Client, which would follow redirects, and could thereby send a
 // token to another server. API servers send no redirects.
 func (c *Client) exchange(ctx context.Context, r Request, cred *kubeconfig.Credential) (*http.Response, error) {
-	target := r.urlAt(c.cfg.Server)
-	req, err := c.newHTTPRequest(ctx, r, target, cred)
+	req, err := c.newHTTPRequest(ctx, r, cred)
 	if err != nil {
 		return nil, err
 	}
@@ -192,9 +184,7 @@ func (c *Client) exchange(ctx context.Context, r Request, cred *kubeconfig.Crede
 	resp.Body = &answerBody{resp.Body, ctx}
 	c.observe(req, describeCode(resp.StatusCode), "", start)
 	if resp.StatusCode/100 != 2 {
-		refusal := readStatus(resp, r.call())
-		refusal.tried = cred.Tried
-		return nil, refusal
+		return nil, readStatus(resp, r, cred.Tried)
 	}
 	return resp, nil
 }
@@ -204,13 +194,11 @@ func (c *Client) observe(req *http.Request, status, problem string, start time.T
 	if c.options.Observe == nil {
 		return
 	}
-	code, _, _ := strings.Cut(status, " ")
-	c.options.Observe(req.Context(), Exchange{
+	c.options.Observe(req.Context(), observe.Exchange{
 		Method: req.Method,
 		URI:    req.URL.RequestURI(),
 		Host:   req.URL.Host,
 		Status: status,
-		Code:   code,
 		Error:  problem,
 		Start:  start,
 	})

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"podcount/internal/api/kubeconfig"
+	"podcount/internal/view/observe"
 	"podcount/lab/fakekube"
 	"podcount/lab/testkit"
 )
@@ -61,7 +62,7 @@ func TestNewConnectionServesOneRequest(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		usual := Request{Method: "GET", Path: "/api/v1/nodes"}
+		usual := Request{Method: "GET", API: "/api/v1", Resource: "nodes"}
 		apart := usual
 		apart.NewConnection = true
 		list(usual)
@@ -86,7 +87,7 @@ func TestConnectionWithAnOldCertificateIsClosed(t *testing.T) {
 		}
 		client := clientOf(t, f, renewed, Options{Dial: countConnections(f, &dialed, &open)})
 		for range 3 {
-			err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+			err := client.Send(t.Context(), listNodes, nil)
 			testkit.WantError(t, "Send", err, "")
 		}
 		synctest.Wait()
@@ -96,9 +97,10 @@ func TestConnectionWithAnOldCertificateIsClosed(t *testing.T) {
 }
 
 // appendTo returns an observer that appends the method, the code and the path of each exchange to a list.
-func appendTo(exchanges *[]string) func(context.Context, Exchange) {
-	return func(_ context.Context, e Exchange) {
-		*exchanges = append(*exchanges, e.Method+" "+e.Code+" "+e.URI)
+func appendTo(exchanges *[]string) func(context.Context, observe.Exchange) {
+	return func(_ context.Context, e observe.Exchange) {
+		code, _, _ := strings.Cut(e.Status, " ")
+		*exchanges = append(*exchanges, e.Method+" "+code+" "+e.URI)
 	}
 }
 
@@ -111,9 +113,10 @@ func TestRequestHasTheHeadersOfTheAPI(t *testing.T) {
 		f.Allow("secret")
 		query := url.Values{"limit": {"1"}}
 		for _, r := range []Request{
-			{Method: "GET", Path: "/api/v1/nodes", Query: query, Accept: Accept(true, "Any", "application/json")},
-			{Method: "PATCH", Path: "/api/v1/nodes/n", Body: fakekube.Object{}},
-			{Method: "POST", Path: "/api/v1/namespaces/default/events", Body: fakekube.Object{}},
+			{Method: "GET", API: "/api/v1", Resource: "nodes", Query: query, Accept: Accept(true, "Any", "application/json")},
+			{Method: "PATCH", API: "/api/v1", Resource: "nodes", Name: "n", Body: fakekube.Object{}},
+			{Method: "POST", API: "/api/v1/namespaces/default/events", Body: fakekube.Object{}},
+			{Method: "DELETE", API: "/api/v1/nodes", Query: url.Values{"labelSelector": {"a=b"}}, Body: fakekube.Object{}},
 		} {
 			client.Send(t.Context(), r, nil) // the answer does not matter
 		}
@@ -135,6 +138,8 @@ func TestRequestHasTheHeadersOfTheAPI(t *testing.T) {
 			"PATCH /api/v1/nodes/n?fieldManager=manager Accept: application/json; " +
 				mine + "Content-Type: application/merge-patch+json; User-Agent: agent/1",
 			"POST /api/v1/namespaces/default/events?fieldManager=manager Accept: application/json; " +
+				mine + "Content-Type: application/json; User-Agent: agent/1",
+			"DELETE /api/v1/nodes?fieldManager=manager&labelSelector=a%3Db Accept: application/json; " +
 				mine + "Content-Type: application/json; User-Agent: agent/1",
 		}
 		if !slices.Equal(got, want) {
@@ -193,7 +198,7 @@ func TestRequestIsSentAgainOnceAfterA401(t *testing.T) {
 				}
 				return old, nil
 			}, Options{Observe: appendTo(&observed)})
-			err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+			err := client.Send(t.Context(), listNodes, nil)
 			if c.err == "" && err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
@@ -218,16 +223,11 @@ func TestRequestIsSentAgainOnceAfterA401(t *testing.T) {
 func TestOnlyA401IsRetriedAndNoRedirectFollowed(t *testing.T) {
 	for _, code := range []int{302, 307, 403, 404, 409, 410, 429, 500, 503} {
 		simulate(t, func(t *testing.T, f server) {
-			f.Inject(t, fakekube.Fault{
-				On: fakekube.Requests{Verb: "list", Resource: "nodes"},
-				Do: fakekube.Reply{
-					Code:   code,
-					Header: map[string]string{"Location": "http://elsewhere/", "Retry-After": "1"},
-				},
-			})
+			const script = `list nodes: reply %d header Location "http://elsewhere/" header Retry-After 1`
+			f.Script(t, fmt.Sprintf(script, code))
 			var observed []string
 			client := clientOf(t, f, noCredential, Options{Observe: appendTo(&observed)})
-			err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+			err := client.Send(t.Context(), listNodes, nil)
 			if StatusOf(err).Code != code {
 				t.Errorf("%d: %v", code, err)
 			}
@@ -243,28 +243,32 @@ func TestObserverGetsEachExchangeOnce(t *testing.T) {
 	simulate(t, func(t *testing.T, f server) {
 		f.AddNode("n")
 		f.Script(t, "list nodes: drop request")
-		var observed []Exchange
-		observe := func(_ context.Context, e Exchange) { observed = append(observed, e) }
-		client := clientOf(t, f, noCredential, Options{Observe: observe})
+		var observed []observe.Exchange
+		record := func(_ context.Context, e observe.Exchange) { observed = append(observed, e) }
+		client := clientOf(t, f, noCredential, Options{Observe: record})
 		start := time.Now()
 		// This must be the first request of a connection: net/http retries a later one if its connection breaks.
-		dropped := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+		dropped := client.Send(t.Context(), listNodes, nil)
 		if dropped == nil {
 			t.Fatal("there is an answer")
 		}
 		why := errors.Unwrap(dropped).Error() // without the request
-		get := Request{Method: "GET", Path: "/api/v1/nodes/n", Query: url.Values{"a": {"b"}}}
+		get := Request{Method: "GET", API: "/api/v1", Resource: "nodes", Name: "n", Query: url.Values{"a": {"b"}}}
 		if err := client.Send(t.Context(), get, nil); err != nil {
 			t.Error(err)
 		}
-		patch := Request{Method: "PATCH", Path: "/api/v1/nodes/gone", Body: fakekube.Object{}}
+		patch := Request{Method: "PATCH", API: "/api/v1", Resource: "nodes", Name: "gone", Body: fakekube.Object{}}
 		if err := client.Send(t.Context(), patch, nil); StatusOf(err).Code != 404 {
 			t.Error(err)
 		}
-		want := []Exchange{
-			{"GET", "/api/v1/nodes", "127.0.0.1:1", "<error>", "<error>", why, start},
-			{"GET", "/api/v1/nodes/n?a=b", "127.0.0.1:1", "200 OK", "200", "", start},
-			{"PATCH", "/api/v1/nodes/gone?fieldManager=", "127.0.0.1:1", "404 Not Found", "404", "", start},
+		const host = "127.0.0.1:1"
+		want := []observe.Exchange{
+			{Method: "GET", URI: "/api/v1/nodes", Host: host, Status: "<error>", Error: why, Start: start},
+			{Method: "GET", URI: "/api/v1/nodes/n?a=b", Host: host, Status: "200 OK", Start: start},
+			{
+				Method: "PATCH", URI: "/api/v1/nodes/gone?fieldManager=", Host: host,
+				Status: "404 Not Found", Start: start,
+			},
 		}
 		if !slices.Equal(observed, want) {
 			t.Errorf("observed\n%+v\nwant\n%+v", observed, want)
@@ -277,7 +281,7 @@ func TestDryRunReadsAndSendsNoWrite(t *testing.T) {
 		f.AddNode("n")
 		client := clientOf(t, f, noCredential, Options{DryRun: true})
 		for _, method := range []string{"POST", "PUT", "PATCH", "DELETE"} {
-			r := Request{Method: method, Path: "/api/v1/nodes/n", Body: fakekube.Object{}}
+			r := Request{Method: method, API: "/api/v1", Resource: "nodes", Name: "n", Body: fakekube.Object{}}
 			_, doErr := client.Do(t.Context(), r)
 			for _, err := range []error{client.Send(t.Context(), r, nil), doErr} {
 				if !errors.Is(err, errDryRun) || !strings.Contains(err.Error(), " nodes/n: not sent") {
@@ -287,7 +291,8 @@ func TestDryRunReadsAndSendsNoWrite(t *testing.T) {
 		}
 		testkit.WantNumber(t, "requests", len(all(f.Server)), 0)
 		var node struct{ Metadata struct{ Name string } }
-		err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes/n"}, testkit.Into(&node))
+		get := Request{Method: "GET", API: "/api/v1", Resource: "nodes", Name: "n"}
+		err := client.Send(t.Context(), get, testkit.Into(&node))
 		if err != nil || node.Metadata.Name != "n" {
 			t.Errorf("%+v, %v", node, err)
 		}
@@ -300,7 +305,7 @@ func TestSendTakesNoLongerThanItsTimeout(t *testing.T) {
 			f.Script(t, "list nodes: stall")
 			client := clientOf(t, f, noCredential, Options{})
 			start := time.Now()
-			err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes", Timeout: given}, nil)
+			err := client.Send(t.Context(), Request{Method: "GET", API: "/api/v1", Resource: "nodes", Timeout: given}, nil)
 			if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != want {
 				t.Errorf("after %v, want %v: %v", time.Since(start), want, err)
 			}
@@ -314,7 +319,7 @@ func TestNetworkErrorNamesTheServerAndItsSource(t *testing.T) {
 		client.transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("no way")}
 		}
-		err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+		err := client.Send(t.Context(), listNodes, nil)
 		want := "list nodes: " + f.line.Scheme + "://127.0.0.1:1, from a test: dial tcp: no way " +
 			"(is the API server running, and is this its address?)"
 		if err == nil || err.Error() != want {
@@ -328,7 +333,7 @@ func TestHugeAnswerIsNotReadToItsEnd(t *testing.T) {
 	simulate(t, func(t *testing.T, f server) {
 		f.Script(t, "list pods: reply 200 header Content-Type application/json body "+strings.Repeat("1", 2*limit))
 		client := clientOf(t, f, noCredential, Options{})
-		list := Request{Method: "GET", Path: "/api/v1/pods"}
+		list := Request{Method: "GET", API: "/api/v1", Resource: "pods"}
 		err := client.Send(t.Context(), list, func(answer io.Reader) error {
 			read, err := io.Copy(io.Discard, answer)
 			testkit.WantEqual(t, "the bytes that are read", read, limit)

@@ -22,32 +22,37 @@ import (
 	"time"
 
 	"podcount/internal/api/kubeconfig"
+	"podcount/internal/view/observe"
 	"podcount/lab/fakekube"
 	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
-// configOf loads a kubeconfig with this text.
-func configOf(t *testing.T, text string) (*kubeconfig.Config, error) {
+// listNodes is a request that any server can answer.
+var listNodes = Request{Method: "GET", API: "/api/v1", Resource: "nodes"}
+
+// ask sends a request to the server of the kubeconfig with this text.
+func ask(t *testing.T, kubeconfigText string) error {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(kubeconfigText), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	nothing := func(string) string { return "" }
-	return kubeconfig.Load(t.Context(), kubeconfig.Options{Kubeconfig: file, Getenv: nothing})
+	cfg, err := kubeconfig.Load(t.Context(), kubeconfig.Options{Kubeconfig: file, Getenv: nothing})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cfg.Close()
+	client := NewClient(cfg, Options{})
+	defer client.Close()
+	return client.Send(t.Context(), listNodes, nil)
 }
 
 func TestUnverifiedServerGetsNoRequest(t *testing.T) {
 	f := fakekube.New()
 	server, _ := fixture.Listen(t, f)
-	cfg, err := configOf(t, fakekube.Kubeconfig(server, nil, "token: t"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := NewClient(cfg, Options{})
-	defer client.Close()
-	err = client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+	err := ask(t, fakekube.Kubeconfig(server, nil, "token: t"))
 	if err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority") {
 		t.Errorf("answered %v", err)
 	}
@@ -149,24 +154,11 @@ func TestTLSErrorsSayWhatToDo(t *testing.T) {
 			config = fakekube.Kubeconfig(url, c.trusted.PEM(), "token: s3cret")
 		}
 		const place = "    certificate-authority-data"
-		cfg, err := configOf(t, strings.Replace(config, place, c.cluster+place, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
-		client := NewClient(cfg, Options{})
-		defer client.Close()
-		err = client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
-		if c.want == "" {
-			if err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
-			continue
-		}
+		err = ask(t, strings.Replace(config, place, c.cluster+place, 1))
+		testkit.WantError(t, name, err, c.want)
 		if err == nil {
-			t.Errorf("%s: there is an answer", name)
 			continue
 		}
-		testkit.WantText(t, err.Error(), c.want)
 		testkit.WantText(t, err.Error(), "list nodes: "+url+", from /")
 		if strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: the token is in the error: %v", name, err)
@@ -200,13 +192,7 @@ func TestProxyURLLeadsThroughThatProxy(t *testing.T) {
 		proxy.Close()
 	})
 	config := fakekube.Kubeconfig(server, ca, "token: t")
-	cfg, err := configOf(t, strings.Replace(config, "    server:", "    proxy-url: "+proxy.URL+"\n    server:", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := NewClient(cfg, Options{})
-	defer client.Close()
-	err = client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+	err := ask(t, strings.Replace(config, "    server:", "    proxy-url: "+proxy.URL+"\n    server:", 1))
 	if err != nil || tunnels.Load() != 1 {
 		t.Errorf("answered %v through %d tunnels", err, tunnels.Load())
 	}
@@ -222,12 +208,7 @@ func TestRefusingProxyIsNamedWithoutItsPassword(t *testing.T) {
 		defer proxy.Close()
 		config := strings.Replace(fakekube.Kubeconfig("https://10.1.2.3:6443", nil, "token: t"), "    server:",
 			"    proxy-url: "+strings.Replace(proxy.URL, "//", "//me:s3cret@", 1)+"\n    server:", 1)
-		cfg, err := configOf(t, config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		client := NewClient(cfg, Options{})
-		err = client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+		err := ask(t, config)
 		said := fmt.Sprint(err)
 		host := strings.TrimPrefix(proxy.URL, "http://")
 		testkit.WantText(t, said, "list nodes: https://10.1.2.3:6443, from ")
@@ -269,10 +250,10 @@ func TestLongTextsOfAServerAreCutInErrors(t *testing.T) {
 	} {
 		var observed string
 		client := clientOfAnswer(t, c.answer, Options{
-			Observe: func(_ context.Context, e Exchange) { observed = e.Status },
+			Observe: func(_ context.Context, e observe.Exchange) { observed = e.Status },
 		})
 		var into struct{ A int }
-		err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, testkit.Into(&into))
+		err := client.Send(t.Context(), listNodes, testkit.Into(&into))
 		testkit.WantError(t, name, err, c.want)
 		testkit.WantBetween(t, name+": bytes of the error", len(err.Error()), 1, 2200)
 		testkit.WantBetween(t, name+": bytes of the status", len(observed), 1, 30)
@@ -312,13 +293,7 @@ func TestErrorKeepsNoCertificate(t *testing.T) {
 	defer srv.Close()
 	server := "https://" + srv.Listener.Addr().String()
 	text := fakekube.Kubeconfig(server, ca.PEM(), "token: t")
-	cfg, err := configOf(t, strings.Replace(text, "    server:", "    tls-server-name: api.example.com\n    server:", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := NewClient(cfg, Options{})
-	defer client.Close()
-	err = client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil)
+	err = ask(t, strings.Replace(text, "    server:", "    tls-server-name: api.example.com\n    server:", 1))
 	testkit.WantError(t, "Send", err, "certificate is valid for "+label+"."+label)
 	testkit.WantError(t, "Send", err, " bytes in all) (give one of these names as tls-server-name")
 	testkit.WantBetween(t, "bytes of the error", len(err.Error()), 1, 2048)

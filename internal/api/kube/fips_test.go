@@ -128,14 +128,11 @@ func TestFIPSErrorsSayWhatToDo(t *testing.T) {
 	testkit.WantError(t, "the servers", servers.Wait(), "")
 	for _, c := range fipsCases {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := os.ReadFile(filepath.Join(dir, c.name+".answer"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := testkit.ReadFile(t, filepath.Join(dir, c.name+".answer"))
 			if c.wantErrors == nil {
-				testkit.WantEqual(t, "the error", string(got), "")
+				testkit.WantEqual(t, "the error", got, "")
 			}
-			testkit.WantText(t, string(got), c.wantErrors...)
+			testkit.WantText(t, got, c.wantErrors...)
 		})
 	}
 }
@@ -185,7 +182,7 @@ func askFIPSCases(t *testing.T, dir string) {
 		client := NewClient(cfg, Options{})
 		defer client.Close()
 		answer := ""
-		if err := client.Send(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"}, nil); err != nil {
+		if err := client.Send(t.Context(), listNodes, nil); err != nil {
 			answer = err.Error()
 		}
 		testkit.WriteFiles(t, dir, map[string]string{c.name + ".answer": answer})

@@ -10,8 +10,8 @@ import (
 // Permit is the right to write. A leader has it, and may lose it at any moment. Its methods must be safe for concurrent
 // use.
 //
-// For each write, the Client asks in three places: Send runs under WhilePermitted, newHTTPRequest calls MayWrite, and
-// so does each read of the body.
+// For each write, the Client calls MayWrite when it makes the request, and again at each read of the body. Send runs
+// under WhilePermitted, so that the end of the permit cuts the write off.
 type Permit interface {
 	// MayWrite returns an error unless a write may be sent now. It is called often, and must not wait.
 	MayWrite() error

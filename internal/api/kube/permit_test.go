@@ -52,11 +52,11 @@ func TestPermitIsCheckedRightBeforeAWrite(t *testing.T) {
 			request Request
 			isSent  bool
 		}{
-			{Request{Method: "GET", Path: "/api/v1/nodes/n"}, true},
-			{Request{Method: "PATCH", Path: "/api/v1/nodes/n", Body: fakekube.Object{}}, false},
-			{Request{Method: "POST", Path: "/api/v1/namespaces/default/events", Body: fakekube.Object{}}, false},
-			{Request{Method: "PUT", Path: leases, Body: fakekube.Object{}, WithoutPermit: true}, true},
-			{Request{Method: "DELETE", Path: "/api/v1/nodes/n"}, false},
+			{Request{Method: "GET", API: "/api/v1", Resource: "nodes", Name: "n"}, true},
+			{Request{Method: "PATCH", API: "/api/v1", Resource: "nodes", Name: "n", Body: fakekube.Object{}}, false},
+			{Request{Method: "POST", API: "/api/v1/namespaces/default/events", Body: fakekube.Object{}}, false},
+			{Request{Method: "PUT", API: leases, Body: fakekube.Object{}, WithoutPermit: true}, true},
+			{Request{Method: "DELETE", API: "/api/v1", Resource: "nodes", Name: "n"}, false},
 		} {
 			isLeader = true
 			before := len(all(f.Server))
@@ -64,7 +64,7 @@ func TestPermitIsCheckedRightBeforeAWrite(t *testing.T) {
 			isSent := len(all(f.Server)) > before
 			isRefused := err != nil && strings.Contains(err.Error(), errNoPermit.Error())
 			if isSent != c.isSent || isRefused == c.isSent {
-				t.Errorf("%s %s was sent: %v, %v", c.request.Method, c.request.Path, isSent, err)
+				t.Errorf("%s %s was sent: %v, %v", c.request.Method, c.request.Path(), isSent, err)
 			}
 		}
 	})
@@ -87,8 +87,8 @@ func TestPermitThatEndsDuringTheDialStopsTheWrite(t *testing.T) {
 		client.SetPermit(permitWhile(&isLeader))
 		patch := Request{
 			Method: "PATCH",
-			Path:   "/api/v1/nodes/n",
-			Body:   fakekube.Object{"metadata": fakekube.Object{"labels": fakekube.Object{"a": "b"}}},
+			API:    "/api/v1", Resource: "nodes", Name: "n",
+			Body: fakekube.Object{"metadata": fakekube.Object{"labels": fakekube.Object{"a": "b"}}},
 		}
 		err := client.Send(t.Context(), patch, nil)
 		if err == nil || !strings.Contains(err.Error(), errNoPermit.Error()) {
@@ -154,7 +154,7 @@ func TestWriteInFlightEndsWithItsPermit(t *testing.T) {
 				defer cancel()
 				client.SetPermit(endingPermit{term})
 				start := time.Now()
-				patch := Request{Method: "PATCH", Path: "/api/v1/nodes/n", Body: fakekube.Object{}}
+				patch := Request{Method: "PATCH", API: "/api/v1", Resource: "nodes", Name: "n", Body: fakekube.Object{}}
 				err := client.Send(t.Context(), patch, testkit.Into(new(fakekube.Object)))
 				testkit.WantError(t, "Send", err, "patch nodes/n: "+errNoPermit.Error())
 				testkit.WantEqual(t, "time until then", time.Since(start), 5*time.Second)

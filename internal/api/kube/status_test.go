@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -15,9 +14,11 @@ import (
 	"podcount/lab/testkit"
 )
 
-// forbidden is the error of a request that the server has forbidden.
-func forbidden(message string, request call) *Status {
-	return &Status{Status: wire.Status{Code: 403, Reason: "Forbidden", Message: message}, call: request}
+// forbidden is the error of a request to patch a node that the server has forbidden.
+func forbidden(message string) *Status {
+	body := fmt.Sprintf(`{"code":403,"reason":"Forbidden","message":%q}`, message)
+	patch := Request{Method: "PATCH", API: "/api/v1", Resource: "nodes", Name: "n"}
+	return readStatus(answer(403, "application/json", body), patch, "")
 }
 
 // answer returns an HTTP response.
@@ -31,50 +32,15 @@ func answer(code int, contentType, body string) *http.Response {
 
 // A PUT that creates a Lease needs the right to create it, too.
 func TestUpdateMayNeedTheRightToCreate(t *testing.T) {
-	err := forbidden(
-		`leases.coordination.k8s.io "podcount" is forbidden: User "x" cannot create resource "leases" in API group`,
-		callOf("PUT", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/podcount", nil))
+	put := Request{Method: "PUT", API: "/apis/coordination.k8s.io/v1", Resource: "leases", Name: "podcount"}
+	body := `{"code":403,"message":"User cannot create resource leases"}`
+	err := readStatus(answer(403, "application/json", body), put, "")
 	testkit.WantText(t, err.Error(), `verbs ["create"]`)
 }
 
-func TestRetryAfterIsTheServersWaitPlusAFifth(t *testing.T) {
-	status := &Status{Status: wire.Status{Code: 429}}
-	status.Details.RetryAfterSeconds = 9
-	wait := RetryAfter(fmt.Errorf("patch: %w", status))
-	if wait < 9*time.Second || wait > 10800*time.Millisecond {
-		t.Errorf("the server asked for 9 s, and the wait is %v", wait)
-	}
-}
-
-func TestForbiddenNamesTheMissingRule(t *testing.T) {
-	for _, c := range []struct{ method, path, query, rule string }{
-		{"GET", "/api/v1/pods", "", `[""], resources ["pods"], verbs ["list"]`},
-		{"GET", "/api/v1/namespaces/a/pods", "watch=1", `[""], resources ["pods"], verbs ["watch"]`},
-		{"PATCH", "/api/v1/nodes/cp-1", "", `[""], resources ["nodes"], verbs ["patch"]`},
-		{"POST", "/api/v1/namespaces/a/events", "", `[""], resources ["events"], verbs ["create"]`},
-		{
-			"PATCH", "/apis/demo.mark8s.io/v1/namespaces/a/counts/x/status", "",
-			`["demo.mark8s.io"], resources ["counts/status"], verbs ["patch"]`,
-		},
-		{
-			"PUT", "/apis/coordination.k8s.io/v1/namespaces/a/leases/l", "",
-			`["coordination.k8s.io"], resources ["leases"], verbs ["update"]`,
-		},
-	} {
-		q, _ := url.ParseQuery(c.query)
-		request := callOf(c.method, c.path, q)
-		body := `{"code":403,"reason":"Forbidden","message":"x cannot ` + request.verb + ` it"}`
-		got := readStatus(answer(403, "application/json", body), request).Error()
-		want := "403 Forbidden: x cannot " + request.verb + " it (the RBAC rule that allows it: apiGroups " + c.rule + ")"
-		if got != want {
-			t.Errorf("%s %s: %s, want %s", c.method, c.path, got, want)
-		}
-	}
-}
-
 func TestAnonymousUserIsAdvisedToGiveACredential(t *testing.T) {
-	s := forbidden(`pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" `+
-		`at the cluster scope`, call{verb: "list", resource: "pods"})
+	s := forbidden(`pods is forbidden: User "system:anonymous" cannot list resource "pods" in API group "" ` +
+		`at the cluster scope`)
 	if strings.Contains(s.Error(), "RBAC") {
 		t.Error(s)
 	}
@@ -86,7 +52,7 @@ func TestOtherRefusalsNameNoRBACRule(t *testing.T) {
 		"unable to create new content in namespace x because it is being terminated",
 		`admission webhook "w" denied the request: patch`,
 	} {
-		s := forbidden(message, call{verb: "patch", resource: "nodes"})
+		s := forbidden(message)
 		testkit.WantEqual(t, "the error", s.Error(), "403 Forbidden: "+message)
 	}
 }
@@ -102,7 +68,7 @@ func TestStrangeAnswerIsQuotedOnOneShortLine(t *testing.T) {
 		`{"code":409}`:         `502 Bad Gateway: `,
 		`{"code":"x"} trouble`: `502 Bad Gateway: "{\"code\":\"x\"} trouble"`,
 	} {
-		s := readStatus(answer(502, "text/html", body), call{})
+		s := readStatus(answer(502, "text/html", body), Request{}, "")
 		if s.Error() != want || s.Code != 502 {
 			t.Errorf("%.50q: %s, want %s", body, s, want)
 		}
@@ -171,7 +137,7 @@ func TestRetryAfterIsAtMostAnHour(t *testing.T) {
 	} {
 		resp := answer(429, "text/plain", "too many requests")
 		resp.Header.Set("Retry-After", header)
-		if got := RetryAfter(readStatus(resp, call{})); got > most || most > 0 && got < most*7/10 {
+		if got := RetryAfter(readStatus(resp, Request{}, "")); got > most || most > 0 && got < most*7/10 {
 			t.Errorf("%q: %v, want up to %v", header, got, most)
 		}
 	}
@@ -183,17 +149,17 @@ func TestRetryAfterIsWaitedForWithJitter(t *testing.T) {
 		time.Minute: 72 * time.Second,
 		time.Hour:   72 * time.Minute,
 	} {
+		var refusal Status
+		refusal.Code = 429
+		refusal.Details.RetryAfterSeconds = int(asked / time.Second)
 		least, longest := time.Duration(1<<62), time.Duration(0)
 		for range 1000 {
-			wait := withJitter(asked)
+			wait := RetryAfter(fmt.Errorf("patch: %w", &refusal))
 			least, longest = min(least, wait), max(longest, wait)
 		}
 		if spread := most - asked; least < asked || longest >= most || longest-least < spread*9/10 {
 			t.Errorf("asked for %v: waits from %v to %v", asked, least, longest)
 		}
-	}
-	if got := withJitter(0); got != 0 {
-		t.Errorf("asked for nothing: %v", got)
 	}
 }
 
@@ -209,7 +175,7 @@ func FuzzAnswerThatIsAnError(f *testing.F) {
 		code := 300 + int(n)%300
 		resp := answer(code, contentType, body)
 		resp.Header.Set("Retry-After", retryAfter)
-		err := fmt.Errorf("list pods: %w", readStatus(resp, call{verb: "list", resource: "pods"}))
+		err := fmt.Errorf("list pods: %w", readStatus(resp, Request{}, ""))
 		if got := StatusOf(err).Code; got != code {
 			t.Errorf("the code %d became %d", code, got)
 		}

@@ -36,24 +36,19 @@ type Stream struct {
 // and ErrSilent.
 func (c *Client) Stream(ctx context.Context, r Request) (*Stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	s := &Stream{isWatch: r.call().verb == "watch", body: http.NoBody, ctx: ctx, cancel: cancel}
+	s := &Stream{isWatch: r.verb() == "watch", body: http.NoBody, ctx: ctx, cancel: cancel}
 	s.timer = time.AfterFunc(Silence, func() { cancel(ErrSilent) })
-	if err := s.open(c, r); err != nil {
+	resp, err := c.Do(ctx, r)
+	if err == nil {
+		s.body = resp.Body
+		s.IsProtobuf, err = formatOf(resp)
+		err = r.Wrap(err)
+	}
+	if err != nil {
 		s.Close()
 		return nil, err
 	}
 	return s, nil
-}
-
-// open sends the request, and waits for the beginning of the answer.
-func (s *Stream) open(c *Client, r Request) error {
-	resp, err := c.Do(s.ctx, r)
-	if err != nil {
-		return err
-	}
-	s.body = resp.Body
-	s.IsProtobuf, err = formatOf(resp)
-	return r.Failed(err)
 }
 
 // Read implements io.Reader. It waits until something arrives.

@@ -10,20 +10,19 @@ import (
 	"testing"
 	"time"
 
-	"podcount/lab/fakekube"
 	"podcount/lab/fixture"
 	"podcount/lab/testkit"
 )
 
 // watchOfPods asks for all pods from now on.
-var watchOfPods = Request{Method: "GET", Path: "/api/v1/pods", Query: url.Values{"watch": {"1"}}}
+var watchOfPods = Request{Method: "GET", API: "/api/v1", Resource: "pods", Query: url.Values{"watch": {"1"}}}
 
 func TestSilentStreamEnds(t *testing.T) {
 	simulate(t, func(t *testing.T, f server) {
 		fixture.AddPods(f.Server, 2)
 		f.Script(t, "list pods: hang after 10 bytes")
 		client := clientOf(t, f, noCredential, Options{})
-		s, err := client.Stream(t.Context(), Request{Method: "GET", Path: "/api/v1/pods"})
+		s, err := client.Stream(t.Context(), Request{Method: "GET", API: "/api/v1", Resource: "pods"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +60,7 @@ func TestHandshakeThatHangsIsGivenUp(t *testing.T) {
 		f.line.Scheme = "https"
 		client := clientOf(t, f, noCredential, Options{Dial: silent})
 		start := time.Now()
-		_, err := client.Stream(t.Context(), Request{Method: "GET", Path: "/api/v1/nodes"})
+		_, err := client.Stream(t.Context(), listNodes)
 		testkit.WantError(t, "Stream", err, "TLS handshake timeout")
 		testkit.WantEqual(t, "time until then", time.Since(start), handshakeTimeout)
 	})
@@ -95,17 +94,9 @@ func TestStreamEndsWithTheCauseOfItsContext(t *testing.T) {
 
 func TestAnswerMustBeJSONOrProtobuf(t *testing.T) {
 	simulate(t, func(t *testing.T, f server) {
-		page := fakekube.Fault{
-			On:    fakekube.Requests{Verb: "list", Resource: "pods"},
-			Times: 2,
-			Do: fakekube.Reply{
-				Header: map[string]string{"Content-Type": "text/html; charset=utf-8"},
-				Body:   "<html>",
-			},
-		}
-		f.Inject(t, page)
+		f.Script(t, `list pods, 2 times: reply 200 header Content-Type "text/html; charset=utf-8" body "<html>"`)
 		client := clientOf(t, f, noCredential, Options{})
-		list := Request{Method: "GET", Path: "/api/v1/pods"}
+		list := Request{Method: "GET", API: "/api/v1", Resource: "pods"}
 		_, streamErr := client.Stream(t.Context(), list)
 		sendErr := client.Send(t.Context(), list, nil)
 		for _, err := range []error{streamErr, sendErr} {
@@ -113,27 +104,6 @@ func TestAnswerMustBeJSONOrProtobuf(t *testing.T) {
 			if err == nil || err.Error() != want {
 				t.Errorf("%v, want %s", err, want)
 			}
-		}
-	})
-}
-
-func TestStreamKnowsItsForm(t *testing.T) {
-	simulate(t, func(t *testing.T, f server) {
-		fixture.AddPods(f.Server, 1)
-		client := clientOf(t, f, noCredential, Options{})
-		for accept, want := range map[string]bool{
-			"":                                    false,
-			"application/json":                    false,
-			"application/vnd.kubernetes.protobuf": true,
-		} {
-			s, err := client.Stream(t.Context(), Request{Method: "GET", Path: "/api/v1/pods", Accept: accept})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if s.IsProtobuf != want {
-				t.Errorf("asked for %q, it is protobuf: %v", accept, s.IsProtobuf)
-			}
-			s.Close()
 		}
 	})
 }

@@ -25,7 +25,7 @@ func dialFailure(err error) Dialer {
 // wantAnswer checks what is known after a request to list the pods, which must fail.
 func wantAnswer(t *testing.T, ctx context.Context, client *Client, isUnanswered, isHopeless bool) {
 	t.Helper()
-	err := client.Send(ctx, Request{Method: "GET", Path: "/api/v1/pods"}, nil)
+	err := client.Send(ctx, Request{Method: "GET", API: "/api/v1", Resource: "pods"}, nil)
 	if err == nil {
 		t.Fatal("the request succeeds")
 	}
@@ -58,7 +58,7 @@ func TestAnswerThatComesTooLateIsNone(t *testing.T) {
 		f.Script(t, "list pods, always: stall")
 		client := clientOf(t, f, noCredential, Options{})
 		wantAnswer(t, t.Context(), client, true, false)
-		_, err := client.Stream(t.Context(), Request{Method: "GET", Path: "/api/v1/pods"})
+		_, err := client.Stream(t.Context(), Request{Method: "GET", API: "/api/v1", Resource: "pods"})
 		testkit.WantEqual(t, "a stream that is silent", errors.Is(err, ErrSilent) && IsUnanswered(err), true)
 	})
 }
@@ -72,7 +72,7 @@ func TestCutOffRequestIsNotUnanswered(t *testing.T) {
 		wantAnswer(t, ctx, client, false, false)
 
 		client.SetPermit(permitOf(func() error { return errNoPermit }))
-		err := client.Send(t.Context(), Request{Method: "PATCH", Path: "/api/v1/nodes/n", Body: 1}, nil)
+		err := client.Send(t.Context(), Request{Method: "PATCH", API: "/api/v1", Resource: "nodes", Name: "n", Body: 1}, nil)
 		testkit.WantEqual(t, "a write without a permit is unanswered", IsUnanswered(err), false)
 	})
 }

@@ -17,8 +17,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"time"
 
@@ -26,9 +26,6 @@ import (
 	"podcount/internal/api/retry"
 	"podcount/internal/view/logging"
 )
-
-// MaxLeaseDuration is the longest duration that fits a Lease, which has an int32 of seconds.
-const MaxLeaseDuration = math.MaxInt32 * time.Second
 
 // Options configure an election. All of them are required. The durations mean the same as in client-go, where the usual
 // values are 15, 10 and 2 seconds.
@@ -41,15 +38,15 @@ type Options struct {
 	// Host is the name of this replica's host. It is the first part of the replica's identity.
 	Host string
 
-	// LeaseDuration is how long other replicas wait for a renewal before they take over. It must be whole seconds, and
-	// at most MaxLeaseDuration.
+	// LeaseDuration is how long other replicas wait for a renewal before they take over. It must be whole seconds. A
+	// Lease has an int32 for them, which is 68 years.
 	LeaseDuration time.Duration
 
 	// RenewDeadline is how long this replica leads without a renewal. It must be less than LeaseDuration.
 	RenewDeadline time.Duration
 
-	// RetryPeriod is the time between two tries to acquire or renew the lease. RenewDeadline must be more than 1.2
-	// times as long.
+	// RetryPeriod is the time between two tries to renew the lease. Between two tries to acquire it, up to 2.2 periods
+	// pass: see pauseBeforeNextTry. RenewDeadline must be more than 1.2 times as long.
 	RetryPeriod time.Duration
 
 	// ReleaseTimeout is how long Run may take to release the lease. If it is more than half of RenewDeadline, that half
@@ -70,7 +67,7 @@ type Election struct {
 	options Options
 	client  *kube.Client
 	id      string          // this replica's identity, as the holder of the Lease
-	path    string          // of the Lease
+	lease   kube.Request    // reads the Lease
 	newMeta json.RawMessage // the metadata of a new Lease
 	outage  *logging.Outage // of the requests about the Lease
 
@@ -86,14 +83,12 @@ type Election struct {
 	deadlineTimer *time.Timer        // calls endTermAtDeadline
 	lastErr       error              // the error of the last renewal
 	isLost        bool               // term has ended because the lease was lost
-	holder        string             // the identity in the Lease when it was last read or written; "" if there is none
-	isHolderKnown bool               // the Lease was read or written
+	observed      lease              // the Lease as it was last seen; only Run writes it, and Run reads it without mu
 
 	// writes are the contexts of the writes in flight, with the functions that end them.
 	writes map[context.Context]context.CancelCauseFunc
 
 	// Only Run uses the fields below.
-	observed     lease     // the Lease as it was last seen
 	fromOwnWrite bool      // observed is the answer to this replica's last write, so it need not be read again
 	takeoverAt   time.Time // when this replica may take the lease from the holder in observed; readLease sets it
 	mayHold      bool      // the Lease at the server may have this replica as its holder
@@ -113,7 +108,13 @@ func New(client *kube.Client, o Options) *Election {
 		options: o,
 		client:  client,
 		id:      fmt.Sprintf("%s_%016x", o.Host, rand.Uint64()),
-		path:    "/apis/coordination.k8s.io/v1/namespaces/" + o.Namespace + "/leases/" + o.Name,
+		lease: kube.Request{
+			Method:    http.MethodGet,
+			API:       "/apis/coordination.k8s.io/v1",
+			Namespace: o.Namespace,
+			Resource:  "leases",
+			Name:      o.Name,
+		},
 		newMeta: json.RawMessage(fmt.Sprintf(`{"namespace":%q,"name":%q}`, o.Namespace, o.Name)),
 		writes:  map[context.Context]context.CancelCauseFunc{},
 		outage: logging.NewOutage(o.Log, "lease", "requests work again", "lease", o.Namespace+"/"+o.Name).
@@ -126,19 +127,19 @@ func New(client *kube.Client, o Options) *Election {
 	}
 }
 
-// Lease returns the path of the Lease at the API server, and this replica's identity in it.
-func (e *Election) Lease() (path, identity string) { return e.path, e.id }
+// Identity returns the identity of this replica in the Lease.
+func (e *Election) Identity() string { return e.id }
 
 // Name returns the namespace and the name of the Lease.
 func (e *Election) Name() string { return e.options.Namespace + "/" + e.options.Name }
 
 // Holder returns the identity of the replica that held the Lease when this replica last read or wrote it. It is "" if
 // none did. isKnown is false if the Lease was not read yet. While this replica leads, it reads the Lease only after a
-// conflict.
+// write that has failed.
 func (e *Election) Holder() (identity string, isKnown bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.holder, e.isHolderKnown
+	return e.observed.Spec.HolderIdentity, e.observed.Metadata != nil
 }
 
 // Problem returns why requests about the Lease fail now. isFailing is false if they work.
@@ -146,11 +147,9 @@ func (e *Election) Problem() (now logging.Problem, isFailing bool) { return e.ou
 
 // observe records the Lease as it was read or written.
 func (e *Election) observe(current lease) {
-	e.observed = current
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.holder = current.Spec.HolderIdentity
-	e.isHolderKnown = true
+	e.observed = current
 }
 
 // Tried returns a channel that is closed after Run's first try to acquire the lease, whether it has succeeded or not.
@@ -181,9 +180,7 @@ func (e *Election) WhilePermitted(ctx context.Context) (context.Context, context
 		return ctx, func() {}
 	}
 	e.writes[ctx] = cancel
-	unhook := context.AfterFunc(e.term, func() { cancel(errCutOff) }) // for a term that ends with resigned
 	return ctx, func() {
-		unhook()
 		e.mu.Lock()
 		delete(e.writes, ctx)
 		e.mu.Unlock()
@@ -191,8 +188,8 @@ func (e *Election) WhilePermitted(ctx context.Context) (context.Context, context
 	}
 }
 
-// Run takes part in the election until stop has ended. It must be called once. Its steps have the same names as in
-// client-go:
+// Run takes part in the election until stop has ended, or while this replica leads, until resigned has. It must be
+// called once. Its steps have the same names as in client-go:
 //
 //  1. acquire waits until this replica holds the lease. Then Run calls won, which should return soon.
 //  2. renew renews the lease until it is lost, or until resigned has ended. resigned must not end before stop.
@@ -206,7 +203,7 @@ func (e *Election) Run(stop, resigned context.Context, won func()) {
 		return
 	}
 	term := e.beginTerm(resigned, deadline)
-	e.options.Log.Info("elected: this replica leads", "lease", e.path, "identity", e.id)
+	e.options.Log.Info("elected: this replica leads", "lease", e.lease.Path(), "identity", e.id)
 	won()
 	e.markTried()
 	e.renew(term)
@@ -228,10 +225,10 @@ func (e *Election) acquire(stop context.Context) (firstDeadline time.Time, isOur
 			holder := e.observed.Spec.HolderIdentity
 			if holder != loggedHolder {
 				loggedHolder = holder
-				e.options.Log.Info("standing by, because another replica leads", "lease", e.path, "holder", holder)
+				e.options.Log.Info("standing by, because another replica leads", "lease", e.lease.Path(), "holder", holder)
 			}
 		case stop.Err() == nil: // A try that stop has cut off is no failure.
-			e.outage.Failed("acquire", "cannot acquire the lease", kube.PauseBetweenComplaints(err), "err", err)
+			e.outage.Failed("acquire", "cannot acquire the lease", kube.PauseBetweenComplaints(err), err)
 		}
 		e.markTried()
 		if retry.Sleep(stop, e.pauseBeforeNextTry()) != nil {
@@ -244,7 +241,7 @@ func (e *Election) acquire(stop context.Context) (firstDeadline time.Time, isOur
 // be taken over before.
 func (e *Election) pauseBeforeNextTry() time.Duration {
 	period := e.options.RetryPeriod
-	pause := period + rand.N(period+period/5)
+	pause := retry.Between(period, 2*period+period/5)
 	if left := time.Until(e.takeoverAt); left > 0 {
 		pause = min(pause, left)
 	}
@@ -278,7 +275,7 @@ func (e *Election) renew(term context.Context) {
 			e.loseTerm(err)
 			return
 		case term.Err() == nil: // A renewal that the end of the term has cut off is no failure.
-			e.outage.Failed("renew", "cannot renew the lease", kube.PauseBetweenComplaints(err), "err", err)
+			e.outage.Failed("renew", "cannot renew the lease", kube.PauseBetweenComplaints(err), err)
 		}
 	}
 }
@@ -311,27 +308,22 @@ func (e *Election) endTermAtDeadline() {
 // loseTerm ends the term and calls OnLost, because another replica holds the lease or may take it soon. It does nothing
 // if the term has ended already.
 func (e *Election) loseTerm(why error) {
-	wasLeading := e.endTermAsLost()
+	e.mu.Lock()
+	wasLeading := e.term.Err() == nil
+	if wasLeading {
+		e.isLost = true
+		e.endTermLocked()
+	}
+	e.mu.Unlock()
 	if wasLeading {
 		e.options.OnLost(fmt.Errorf("the lease is lost: %w", why))
 	}
 }
 
-func (e *Election) endTermAsLost() (wasLeading bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.term.Err() != nil {
-		return false
-	}
-	e.isLost = true
-	e.endTermLocked()
-	return true
-}
-
 func (e *Election) endTermLocked() {
 	e.deadlineTimer.Stop()
 	e.endTerm()
-	// The functions that wait for the end of the term run later than OnLost, which may end the writes as well, with
+	// A function that waits for the end of the term would run later than OnLost, which may end the writes as well, with
 	// another cause.
 	for _, cutOff := range e.writes {
 		cutOff(errCutOff)
@@ -341,7 +333,12 @@ func (e *Election) endTermLocked() {
 // release ends the term, and gives back the lease if this replica may hold it. That saves the next leader the wait
 // until the lease expires. A lease that was lost is not given back.
 func (e *Election) release() {
-	isLost := e.resign()
+	e.mu.Lock()
+	if e.term != nil {
+		e.endTermLocked()
+	}
+	isLost := e.isLost
+	e.mu.Unlock()
 	if isLost {
 		return
 	}
@@ -350,23 +347,13 @@ func (e *Election) release() {
 	for e.mayHold && ctx.Err() == nil {
 		_, err := e.update(ctx, e.giveBack)
 		if err == nil {
-			e.options.Log.Info("the lease is released", "lease", e.path)
+			e.options.Log.Info("the lease is released", "lease", e.lease.Path())
 			return
 		}
 		if errors.Is(err, errHeld) {
 			return // There is nothing to give back.
 		}
-		e.outage.Failed("release", "cannot release the lease", kube.PauseBetweenComplaints(err), "err", err)
+		e.outage.Failed("release", "cannot release the lease", kube.PauseBetweenComplaints(err), err)
 		retry.Sleep(ctx, e.options.RetryPeriod/4)
 	}
-}
-
-// resign ends the term, if there is one. It reports whether the lease was lost before.
-func (e *Election) resign() (isLost bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.term != nil {
-		e.endTermLocked()
-	}
-	return e.isLost
 }

@@ -159,10 +159,11 @@ func isClosed(channel <-chan struct{}) bool {
 
 func TestIdentityIsTheHostAndARandomNumber(t *testing.T) {
 	simulate(t, func(t *testing.T, f server) {
-		path, first := newElection(t, f, "host").Lease()
-		_, second := newElection(t, f, "host").Lease()
+		election := newElection(t, f, "host")
+		first := election.Identity()
+		second := newElection(t, f, "host").Identity()
 		want := "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/podcount"
-		testkit.WantEqual(t, "the path of the Lease", path, want)
+		testkit.WantEqual(t, "the path of the Lease", election.lease.Path(), want)
 		if first == second || !strings.HasPrefix(first, "host_") || len(first) != len("host_")+16 {
 			t.Errorf("the identities are %s and %s, want host_ and 16 random digits", first, second)
 		}

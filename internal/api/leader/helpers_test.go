@@ -156,7 +156,7 @@ func (r *replica) wantLost(t *testing.T, reason string) {
 
 // write sends a write that only a leader may send, and returns its error.
 func (r *replica) write() error {
-	patch := kube.Request{Method: "PATCH", Path: "/api/v1/nodes/n", Body: fakekube.Object{}}
+	patch := kube.Request{Method: "PATCH", API: "/api/v1", Resource: "nodes", Name: "n", Body: fakekube.Object{}}
 	return r.client.Send(r.requests, patch, nil)
 }
 

@@ -49,11 +49,12 @@ type leaseSpec struct {
 // microTime is the format of the times in a Lease, with exactly six fractional digits.
 const microTime = "2006-01-02T15:04:05.000000Z07:00"
 
-// tryAcquireOrRenew tries once to acquire or renew the lease, and returns the deadline of the term that this begins or
-// extends. The deadline counts from the time before the write was sent, because other replicas may count the lease's
-// duration as soon as the server has it. After an error, the deadline is meaningless.
+// tryAcquireOrRenew tries to acquire or renew the lease, once more if another client was faster, and returns the
+// deadline of the term that this begins or extends. The deadline counts from the time before the write was sent,
+// because other replicas may count the lease's duration as soon as the server has it. After an error, the deadline is
+// meaningless.
 func (e *Election) tryAcquireOrRenew(ctx context.Context) (deadline time.Time, err error) {
-	e.serverBackoff.Tries()
+	e.serverBackoff.BeginTry()
 	sentAt, err := e.update(ctx, e.claim)
 	e.tellOthers(err)
 	return sentAt.Add(e.options.RenewDeadline), err
@@ -63,7 +64,7 @@ func (e *Election) tryAcquireOrRenew(ctx context.Context) (deadline time.Time, e
 func (e *Election) tellOthers(err error) {
 	switch {
 	case err == nil || errors.Is(err, errHeld):
-		e.serverBackoff.Works()
+		e.serverBackoff.Succeeded()
 	case kube.IsUnanswered(err):
 		e.serverBackoff.Unanswered(err) // The Lease has waits of its own.
 	case kube.IsAnswer(err):
@@ -136,7 +137,7 @@ func isConflict(err error) bool {
 		status.HasCause("metadata.resourceVersion")
 }
 
-// updateOnce does the same as update, but makes only one try.
+// updateOnce does the same as update, but does not try again after a conflict.
 func (e *Election) updateOnce(ctx context.Context, change leaseChange) (sentAt time.Time, err error) {
 	// 1. Read the lease, unless the answer to the last write has shown it. That is client-go's fast path.
 	if !e.fromOwnWrite {
@@ -161,7 +162,7 @@ func (e *Election) updateOnce(ctx context.Context, change leaseChange) (sentAt t
 // now on.
 func (e *Election) readLease(ctx context.Context) error {
 	var current lease
-	err := e.client.Send(ctx, kube.Request{Method: http.MethodGet, Path: e.path}, current.readFrom)
+	err := e.client.Send(ctx, e.lease, current.readFrom)
 	isMissing := kube.StatusOf(err).Reason == "NotFound"
 	if err != nil && !isMissing {
 		return err
@@ -184,13 +185,15 @@ func (e *Election) readLease(ctx context.Context) error {
 func (e *Election) writeLease(ctx context.Context, spec leaseSpec) error {
 	e.fromOwnWrite = false
 	e.mayHold = true // The server may carry out the write even if the answer is lost.
-	body := map[string]any{
+	request := e.lease
+	request.Method = http.MethodPut
+	request.WithoutPermit = true
+	request.Body = map[string]any{
 		"apiVersion": "coordination.k8s.io/v1",
 		"kind":       "Lease",
 		"metadata":   e.observed.Metadata,
 		"spec":       spec,
 	}
-	request := kube.Request{Method: http.MethodPut, Path: e.path, Body: body, WithoutPermit: true}
 	var written lease
 	if err := e.client.Send(ctx, request, written.readFrom); err != nil {
 		return err

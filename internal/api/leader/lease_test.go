@@ -16,7 +16,7 @@ func TestLeaseIsWrittenAsByClientGo(t *testing.T) {
 		r := startReplica(t, f, "a")
 		testkit.Pass(time.Second)
 		created := storedLease(f)
-		_, identity := r.Lease()
+		identity := r.Identity()
 		acquired := fakekube.TextIn(created, "acquireTime")
 		testkit.WantEqual(t, "the new lease", created, fakekube.Object{
 			"holderIdentity":       identity,
@@ -358,7 +358,7 @@ func TestLongHolderIsCut(t *testing.T) {
 		testkit.WantEqual(t, "the holder", holder, want)
 		testkit.WantText(t, r.log.String(), `holder="`+want+`"`)
 		testkit.Pass(20 * time.Second) // the other holder does not renew it
-		_, identity := r.Lease()
+		identity := r.Identity()
 		holder, _ = r.Holder()
 		testkit.WantEqual(t, "the holder after that", holder, identity)
 	})

@@ -1,20 +1,17 @@
 package objectmeta
 
 // Interner returns equal texts as the same string, so that many objects can share it. It is not safe for concurrent
-// use.
-type Interner struct{ known boundedMap[string, string] }
-
-// NewInterner returns an Interner without any strings.
-func NewInterner() *Interner { return &Interner{known: boundedMap[string, string]{}} }
+// use. Make it as a map.
+type Interner map[string]string
 
 // Intern returns text as a string. It allocates nothing if it knows the text. It may have forgotten a text, and then
 // returns a new string.
-func (in *Interner) Intern(text []byte) string {
-	if known, isKnown := in.known[string(text)]; isKnown {
+func (in Interner) Intern(text []byte) string {
+	if known, isKnown := in[string(text)]; isKnown {
 		return known
 	}
 	fresh := string(text)
-	in.known.add(fresh, fresh)
+	boundedMap[string, string](in).add(fresh, fresh)
 	return fresh
 }
 

@@ -2,7 +2,15 @@ package objectmeta
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
+)
+
+// The regular expressions of the API server.
+// https://pkg.go.dev/k8s.io/apimachinery/pkg/util/validation
+var (
+	labelValue = regexp.MustCompile(`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`)
+	dnsName    = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
 
 // CheckLabelKey returns an error unless key is a valid label key: a name of 1 to 63 characters, optionally after a DNS
@@ -26,10 +34,7 @@ func CheckLabelKey(key string) error {
 // empty.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
 func CheckLabelValue(value string) error {
-	if value == "" {
-		return nil
-	}
-	if len(value) > labelLimit || !isName(value, anyCase, "-_.") {
+	if len(value) > labelLimit || !labelValue.MatchString(value) {
 		return fmt.Errorf("label value %q must have at most 63 letters, digits, '-', '_' or '.', "+
 			"and begin and end with a letter or digit", value)
 	}
@@ -41,24 +46,9 @@ func CheckLabelValue(value string) error {
 // of a namespace, which must also have no dot and at most 63 characters.
 // https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#dns-subdomain-names
 func CheckDNSName(name string) error {
-	isValid := len(name) <= NameLimit
-	for part := range strings.SplitSeq(name, ".") {
-		isValid = isValid && isName(part, lowerCase, "-")
-	}
-	if !isValid {
+	if len(name) > NameLimit || !dnsName.MatchString(name) {
 		return fmt.Errorf("%q must be lower-case letters, digits, '-' or '.', have at most 253 characters, "+
 			"and begin and end with a letter or digit, as must each part between dots", name)
 	}
 	return nil
-}
-
-const (
-	lowerCase = "abcdefghijklmnopqrstuvwxyz0123456789" // and digits
-	anyCase   = lowerCase + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-)
-
-// isName reports whether text has only the given characters, and begins and ends with one of alphanumerics.
-func isName(text, alphanumerics, punctuation string) bool {
-	hasOthers := strings.Trim(text, alphanumerics+punctuation) != ""
-	return text != "" && !hasOthers && strings.Trim(text, punctuation) == text
 }

@@ -78,20 +78,6 @@ func (m *Metadata) Label(key string) (value string, ok bool) {
 	return strings.CutPrefix(part(m.labelValues(), i), present)
 }
 
-// Labels returns all labels that the object has and the Packer keeps.
-func (m *Metadata) Labels() map[string]string {
-	all := map[string]string{}
-	if m.labels == nil {
-		return all
-	}
-	for _, key := range m.labels.keys {
-		if value, ok := m.Label(key); ok {
-			all[key] = value
-		}
-	}
-	return all
-}
-
 // HasSameLabels reports whether both objects have the same labels. Packers with different keys may have packed them:
 // then it reports false, unless neither object has a label.
 func (m *Metadata) HasSameLabels(other *Metadata) bool {

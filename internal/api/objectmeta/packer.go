@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -80,7 +81,7 @@ func (p *Packer) Pack(fields Fields) (Draft, error) {
 	p.buffer = appendNames(p.buffer[:0], fields)
 	namesEnd := len(p.buffer)
 	wantParts := nameParts
-	hasLabels := hasAny(fields.Labels)
+	hasLabels := slices.ContainsFunc(fields.Labels, func(l Label) bool { return l.IsPresent })
 	if hasLabels {
 		p.buffer = appendLabels(p.buffer, fields.Labels)
 		wantParts += len(fields.Labels)
@@ -93,13 +94,11 @@ func (p *Packer) Pack(fields Fields) (Draft, error) {
 		return draft, nil
 	}
 	values := p.buffer[namesEnd+len(separator):]
-	set, isShared := p.share(values, draft.NamespacedName())
-	if isShared {
-		draft.labels = set
-		return draft, nil
+	draft.labels = p.share(values, draft.NamespacedName())
+	if draft.labels == nil {
+		draft.labels = p.unshared
+		draft.text = p.buffer
 	}
-	draft.labels = p.unshared
-	draft.text = p.buffer
 	return draft, nil
 }
 
@@ -126,15 +125,6 @@ func appendLabels(text []byte, labels []Label) []byte {
 		}
 	}
 	return text
-}
-
-func hasAny(labels []Label) bool {
-	for _, label := range labels {
-		if label.IsPresent {
-			return true
-		}
-	}
-	return false
 }
 
 // NameLimit is the length of the longest name of an object, in bytes.
@@ -174,9 +164,6 @@ func sizeError(field string, text []byte, limit int) error {
 	return fmt.Errorf("the %s has %d bytes; the limit is %d", field, len(text), limit)
 }
 
-var errBadCharacter = errors.New(
-	"a name contains a slash, or a field contains a zero byte, U+FFFD or bytes that are not UTF-8")
-
 // checkParts checks a text that was made of fields, and must have n parts.
 func checkParts(text []byte, n int, fields Fields) error {
 	hasSeparatorWithin := bytes.Count(text, []byte(separator)) != n-1
@@ -184,39 +171,31 @@ func checkParts(text []byte, n int, fields Fields) error {
 	// encoding/json replaces bytes that are not UTF-8 by U+FFFD.
 	isGarbled := !utf8.Valid(text) || bytes.Contains(text, []byte("\uFFFD"))
 	if hasSeparatorWithin || hasSlashWithin || isGarbled {
-		return errBadCharacter
+		return errors.New("a name contains a slash, or a field contains a zero byte, U+FFFD or bytes " +
+			"that are not UTF-8")
 	}
 	return nil
 }
 
-// share returns the labelSet that objects with these values share. isShared is false if the named object is the owner
-// of the values: then it has them in its text.
-func (p *Packer) share(values, name []byte) (set *labelSet, isShared bool) {
+// share returns the labelSet that objects with these values share. It is nil if the named object is the owner of the
+// values: then it has them in its text. If the values have no owner, share makes the object their owner. It compares
+// hashes: a collision does no harm, because it only shares the values too early or too late.
+func (p *Packer) share(values, name []byte) *labelSet {
 	if known := p.shared[string(values)]; known != nil {
-		return known, true
+		return known
 	}
-	if p.claim(name, values) {
-		return nil, false
-	}
-	set = &labelSet{keys: p.keys, values: string(values)}
-	p.shared.add(set.values, set)
-	return set, true
-}
-
-// claim makes the named object the owner of values that have none, and reports whether it is their owner. If another
-// object is their owner, claim removes that entry, because share shares the values from now on. claim compares hashes:
-// a collision does no harm, because it only shares the values too early or too late.
-func (p *Packer) claim(name, values []byte) bool {
 	nameHash := maphash.Bytes(p.hashSeed, name)
 	valuesHash := maphash.Bytes(p.hashSeed, values)
 	owner, hasOwner := p.owners[valuesHash]
 	if !hasOwner {
 		p.owners.add(valuesHash, nameHash)
-		return true
+		return nil
 	}
 	if owner == nameHash {
-		return true
+		return nil
 	}
 	delete(p.owners, valuesHash) // From now on, the values are in p.shared.
-	return false
+	set := &labelSet{keys: p.keys, values: string(values)}
+	p.shared.add(set.values, set)
+	return set
 }

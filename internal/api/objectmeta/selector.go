@@ -31,11 +31,6 @@ func ParseSelector(text string) (Selector, error) {
 	return s, nil
 }
 
-// SelectorForKey returns a selector for labels that have this key, with any value. It does not check the key.
-func SelectorForKey(key string) Selector {
-	return Selector{{key: key, operator: exists}}
-}
-
 // Matches reports whether an object's labels meet all requirements. The function label returns the value of the label
 // with this key, and whether the object has it.
 func (s Selector) Matches(label func(key string) (value string, ok bool)) bool {
@@ -58,40 +53,32 @@ func (s Selector) Keys() (keys []string) {
 
 // requirement is one condition of a Selector. It is about the label with one key.
 type requirement struct {
-	key      string
-	operator operator
-	values   []string // for in and notIn
-	bound    int64    // for greaterThan and lessThan
+	key    string
+	symbol string   // one of symbols; "" if the label must be there, "!" if it must not
+	values []string // what follows the symbol, unless that is a number
+	bound  int64    // the number that follows > or <
 }
 
-type operator string
-
-const (
-	exists       operator = "exists"
-	doesNotExist operator = "does not exist"
-	in           operator = "in" // also for = and ==, with one value
-	notIn        operator = "not in"
-	greaterThan  operator = ">"
-	lessThan     operator = "<"
-)
+// symbols are the operators that a value follows. "==" must precede "=", because it begins with it.
+var symbols = []string{"==", "=", "!=", "in", "notin", ">", "<"}
 
 // matches reports whether the label with the requirement's key meets it. isThere is false if there is no such label.
 func (r requirement) matches(value string, isThere bool) bool {
-	switch r.operator {
-	case exists:
+	switch r.symbol {
+	case "":
 		return isThere
-	case doesNotExist:
+	case "!":
 		return !isThere
-	case in:
+	case "=", "==", "in":
 		return isThere && slices.Contains(r.values, value)
-	case notIn:
+	case "!=", "notin":
 		return !isThere || !slices.Contains(r.values, value)
 	}
 	number, err := strconv.ParseInt(value, 10, 64)
 	if err != nil { // the label is missing, or its value is not a number
 		return false
 	}
-	if r.operator == greaterThan {
+	if r.symbol == ">" {
 		return number > r.bound
 	}
 	return number < r.bound
@@ -122,20 +109,23 @@ func splitRequirements(text string) (parts []string) {
 func parseRequirement(text string) (requirement, error) {
 	if key, isNegated := strings.CutPrefix(text, "!"); isNegated {
 		key = strings.Trim(key, blanks)
-		return requirement{key: key, operator: doesNotExist}, CheckLabelKey(key)
+		return requirement{key: key, symbol: "!"}, CheckLabelKey(key)
 	}
 	key, rest := cutKey(text)
 	if err := CheckLabelKey(key); err != nil {
 		return requirement{}, err
 	}
 	if rest == "" {
-		return requirement{key: key, operator: exists}, nil
+		return requirement{key: key}, nil
 	}
-	symbol, value, err := cutSymbol(rest)
-	if err != nil {
-		return requirement{}, err
+	for _, symbol := range symbols {
+		if value, ok := strings.CutPrefix(rest, symbol); ok {
+			r := requirement{key: key, symbol: symbol}
+			return r, r.setValue(strings.Trim(value, blanks))
+		}
 	}
-	return newRequirement(key, symbol, value)
+	return requirement{}, fmt.Errorf("%q is not an operator: use =, !=, >, <, in (a,b) or notin (a,b)",
+		strings.Fields(rest)[0])
 }
 
 // cutKey splits a requirement into its key and the rest: the symbol and the value. Without a symbol, or with nothing
@@ -148,67 +138,30 @@ func cutKey(text string) (key, rest string) {
 	return text[:end], strings.Trim(text[end:], blanks)
 }
 
-// symbols are the ways to write an operator that takes a value. "==" must precede "=", because it begins with it.
-var symbols = []string{"==", "=", "!=", "in", "notin", ">", "<"}
-
-// cutSymbol splits the text that follows a key into the symbol and the value.
-func cutSymbol(text string) (symbol, value string, err error) {
-	for _, symbol := range symbols {
-		if value, ok := strings.CutPrefix(text, symbol); ok {
-			return symbol, strings.Trim(value, blanks), nil
+// setValue reads the value that follows the symbol.
+func (r *requirement) setValue(value string) (err error) {
+	switch r.symbol {
+	case ">", "<": // Like the value of a label, the number must not begin with + or -.
+		r.bound, err = strconv.ParseInt(value, 10, 64)
+		if err != nil || CheckLabelValue(value) != nil {
+			return fmt.Errorf("%s needs a whole number without a sign, not %q", r.symbol, value)
 		}
-	}
-	word := text
-	if end := strings.IndexAny(text, blanks); end >= 0 {
-		word = text[:end]
-	}
-	return "", "", fmt.Errorf("%q is not an operator: use =, !=, >, <, in (a,b) or notin (a,b)", word)
-}
-
-// newRequirement returns the requirement that a key, one of symbols, and a value stand for.
-func newRequirement(key, symbol, value string) (requirement, error) {
-	switch symbol {
-	case "=", "==":
-		return requirement{key: key, operator: in, values: []string{value}}, CheckLabelValue(value)
-	case "!=":
-		return requirement{key: key, operator: notIn, values: []string{value}}, CheckLabelValue(value)
+		return nil
 	case "in", "notin":
-		return newSetRequirement(key, symbol, value)
-	case ">":
-		bound, err := parseBound(symbol, value)
-		return requirement{key: key, operator: greaterThan, bound: bound}, err
-	default:
-		bound, err := parseBound(symbol, value)
-		return requirement{key: key, operator: lessThan, bound: bound}, err
-	}
-}
-
-// newSetRequirement returns a requirement with the symbol in or notin, whose values are written in parentheses.
-func newSetRequirement(key, symbol, value string) (requirement, error) {
-	list, isOpened := strings.CutPrefix(value, "(")
-	list, isClosed := strings.CutSuffix(list, ")")
-	if !isOpened || !isClosed {
-		return requirement{}, fmt.Errorf("%q needs values in parentheses: %s %s (a,b)", symbol, key, symbol)
-	}
-	r := requirement{key: key, operator: in}
-	if symbol == "notin" {
-		r.operator = notIn
-	}
-	for v := range strings.SplitSeq(list, ",") {
-		v = strings.Trim(v, blanks)
-		if err := CheckLabelValue(v); err != nil {
-			return requirement{}, err
+		list, isOpened := strings.CutPrefix(value, "(")
+		list, isClosed := strings.CutSuffix(list, ")")
+		if !isOpened || !isClosed {
+			return fmt.Errorf("%q needs values in parentheses: %s %s (a,b)", r.symbol, r.key, r.symbol)
 		}
-		r.values = append(r.values, v)
+		r.values = strings.Split(list, ",")
+	default:
+		r.values = []string{value}
 	}
-	return r, nil
-}
-
-// parseBound reads the number after > or <. Like the value of a label, it must not begin with + or -.
-func parseBound(symbol, value string) (int64, error) {
-	bound, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || CheckLabelValue(value) != nil {
-		return 0, fmt.Errorf("%s needs a whole number without a sign, not %q", symbol, value)
+	for i, v := range r.values {
+		r.values[i] = strings.Trim(v, blanks)
+		if err := CheckLabelValue(r.values[i]); err != nil {
+			return err
+		}
 	}
-	return bound, nil
+	return nil
 }

@@ -107,25 +107,6 @@ func TestSelectorListsItsKeys(t *testing.T) {
 	}
 }
 
-func TestSelectorForKeyMatchesWhateverTheValue(t *testing.T) {
-	s := SelectorForKey("a")
-	for _, row := range []struct {
-		set  map[string]string
-		want bool
-	}{
-		{map[string]string{"a": ""}, true},
-		{map[string]string{"b": "a"}, false},
-	} {
-		got := s.Matches(labelsIn(row.set))
-		if got != row.want {
-			t.Errorf("%v: matches %v, want %v", row.set, got, row.want)
-		}
-	}
-	if !slices.Equal(s.Keys(), []string{"a"}) {
-		t.Errorf("it looks at %q", s.Keys())
-	}
-}
-
 func TestSelectorsAreAcceptedAsByTheServer(t *testing.T) {
 	accepted, refused := readSelectors(t)
 	for _, text := range accepted {
@@ -177,21 +158,25 @@ func FuzzSelector(f *testing.F) {
 
 // restate writes a requirement in another way, and reports whether the value of a label meets it.
 func restate(r requirement, value string, has bool) (text string, isMet bool) {
-	list := "(" + strings.Join(r.values, ", ") + ")"
+	list := strings.Join(r.values, ", ")
 	isOneOf := has && slices.Contains(r.values, value)
-	switch r.operator {
-	case exists:
+	switch r.symbol {
+	case "":
 		return r.key, has
-	case doesNotExist:
+	case "!":
 		return "! " + r.key, !has
-	case in:
-		return r.key + " in" + list, isOneOf
-	case notIn:
-		return r.key + " notin" + list, !isOneOf
+	case "=", "==":
+		return r.key + " " + r.symbol + "\t" + list, isOneOf
+	case "!=":
+		return r.key + " !=\t" + list, !isOneOf
+	case "in":
+		return r.key + " in(" + list + ")", isOneOf
+	case "notin":
+		return r.key + " notin(" + list + ")", !isOneOf
 	default:
 		n, err := strconv.ParseInt(value, 10, 64)
-		isGreater := r.operator == greaterThan
-		return fmt.Sprintf("%s %s %d", r.key, r.operator, r.bound), err == nil && n != r.bound && (n > r.bound) == isGreater
+		isGreater := r.symbol == ">"
+		return fmt.Sprintf("%s %s %d", r.key, r.symbol, r.bound), err == nil && n != r.bound && (n > r.bound) == isGreater
 	}
 }
 

@@ -2,7 +2,6 @@ package retry
 
 import (
 	"context"
-	"math"
 	"sync"
 	"time"
 )
@@ -22,9 +21,6 @@ type Bucket struct {
 func NewBucket(rate float64, burst int) *Bucket {
 	return &Bucket{rate: rate, burst: float64(burst), tokens: float64(burst), filledAt: time.Now()}
 }
-
-// NewUnlimitedBucket returns a bucket that in practice never runs out of tokens.
-func NewUnlimitedBucket() *Bucket { return NewBucket(1e9, math.MaxInt32) }
 
 // Allow takes a token if there is one now, and reports whether it did.
 func (b *Bucket) Allow() bool {

@@ -60,9 +60,3 @@ func TestWaitWithATinyRateDoesNotOverflow(t *testing.T) {
 		testkit.WantEqual(t, "wait for the next token", b.reserve(), maxWait)
 	})
 }
-
-func TestUnlimitedBucketNeverWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		testkit.WantEqual(t, "time to wait for 100,000 tokens", waitFor(t, NewUnlimitedBucket(), 100000), 0)
-	})
-}

@@ -1,8 +1,6 @@
 // Package retry says when to do what must not be done at once. That may be because it has failed (Backoff, Streak,
-// Shared, Backlog), because it was refused for a while (Pauses, GroupPauses), or because it would be too often
-// (Bucket).
-//
-// A Backlog tries again by itself. With everything else, that is up to the caller.
+// Shared), because it was refused for a while (Pauses), or because it would be too often (Bucket). To try again is
+// up to the caller.
 package retry
 
 import (
@@ -11,21 +9,26 @@ import (
 	"time"
 )
 
+// Between returns a random duration from shortest to longest, or shortest if longest is no longer. This is jitter:
+// those that began or failed together do not ask the server together again.
+func Between(shortest, longest time.Duration) time.Duration {
+	if longest <= shortest {
+		return shortest
+	}
+	return shortest + rand.N(longest-shortest)
+}
+
 // Backoff returns how long to wait after n failures in a row. The wait is base after the first failure, and doubles
-// with each further one, up to limit. Jitter makes it up to twice as long, so that clients that failed together do not
-// retry together.
+// with each further one, up to limit. Jitter makes it up to twice as long.
 //
 // If n is less than 1, it counts as 1. If limit is less than base, it replaces base. If either is 0 or less, there is
 // no wait.
 func Backoff(n int, base, limit time.Duration) time.Duration {
-	wait := min(base, limit)
-	if wait <= 0 {
-		return 0
-	}
+	wait := max(0, min(base, limit))
 	for failure := 1; failure < n && wait < limit; failure++ {
 		wait += min(wait, limit-wait) // This doubles wait, but cannot overflow.
 	}
-	return wait + rand.N(wait)
+	return Between(wait, 2*wait)
 }
 
 // Sleep waits for d, or until ctx ends. It returns the error of ctx, which is nil unless ctx has ended.
@@ -45,8 +48,8 @@ func Sleep(ctx context.Context, d time.Duration) error {
 // and the last of them recovered later (TestCrowdRecovers). With three, it recovered about as soon.
 const maxBelieved = 3
 
-// Streak is a row of failures, and says how long to wait after each. The zero Streak has none. Only one goroutine may
-// use it.
+// Streak is a row of failures, and says how long to wait after each. The zero Streak has none. It is not safe for
+// concurrent use.
 //
 // A server that states a wait knows best when to come again, so at first that wait is believed. But an overloaded
 // server may state one second to everybody, and again each time. So after maxBelieved stated waits, a backoff begins.

@@ -2,7 +2,6 @@ package retry
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,8 +19,9 @@ const (
 // but they share the end of an outage:
 //
 //   - As soon as any loop gets an answer, the outage is over. All loops that wait for an answer are woken.
-//   - When a loop that had got none has also done its work with the answer, the backoffs of all loops begin again.
-//     Those that still wait are woken once more, because they may have tried a moment too early.
+//   - When a loop that had got none has also done its work with the answer, the backoffs of all loops begin again,
+//     except of those that were woken in vain. Those that still wait are woken once more, because they may have tried
+//     a moment too early.
 //
 // So all loops are back soon after the first, and an outage lengthens no wait of the next one. A server that answers
 // and fails again and again, perhaps because of what it is asked for, gets no more requests for that: a loop that was
@@ -63,7 +63,7 @@ func (s *Shared) NextTry() (first time.Time) {
 	return first
 }
 
-// Member is the part of one loop in a Shared. One goroutine at a time may use it.
+// Member is the part of one loop in a Shared. Sleep is for the loop alone. Any goroutine may call the other methods.
 type Member struct {
 	shared *Shared
 
@@ -88,8 +88,8 @@ func (s *Shared) Join() *Member {
 	return m
 }
 
-// Tries tells that the loop asks the server now.
-func (m *Member) Tries() {
+// BeginTry tells that the loop asks the server now.
+func (m *Member) BeginTry() {
 	m.shared.mu.Lock()
 	defer m.shared.mu.Unlock()
 	m.triedAt = time.Now()
@@ -136,8 +136,8 @@ func (m *Member) Answered() {
 	}
 }
 
-// Works tells that the loop has done its work with the server's answers.
-func (m *Member) Works() {
+// Succeeded tells that the loop has done its work with the server's answers.
+func (m *Member) Succeeded() {
 	m.Answered()
 	s := m.shared
 	s.mu.Lock()
@@ -172,33 +172,26 @@ func (s *Shared) wakeLocked() {
 	}
 }
 
-// Sleep waits for d, or until ctx ends. It returns early if the loop waits for an answer, and is woken.
+// Sleep waits for d, or until ctx ends. It returns early if the loop waits for an answer, and is woken. The next Sleep
+// waits, even if the try before it fails for another reason than a missing answer.
 func (m *Member) Sleep(ctx context.Context, d time.Duration) {
+	mu := &m.shared.mu
 	ends := time.Now().Add(d)
+	mu.Lock()
+	var woken <-chan struct{} // nil if the loop waits for no answer
+	if m.isWaiting.Load() {
+		woken = m.woken
+		m.nextTry = ends
+	}
+	mu.Unlock()
 	select {
-	case <-m.beginSleep(ends):
-		Sleep(ctx, min(rand.N(maxWakePause), time.Until(ends)))
+	case <-woken:
+		Sleep(ctx, min(Between(0, maxWakePause), time.Until(ends)))
 	case <-time.After(d):
 	case <-ctx.Done():
 	}
-	m.endSleep()
-}
-
-// beginSleep returns a channel that is closed when the loop is woken. It is nil if the loop waits for no answer.
-func (m *Member) beginSleep(ends time.Time) (woken <-chan struct{}) {
-	m.shared.mu.Lock()
-	defer m.shared.mu.Unlock()
-	if !m.isWaiting.Load() {
-		return nil
-	}
-	m.nextTry = ends
-	return m.woken
-}
-
-// endSleep makes the next Sleep wait, even if the try before it fails for another reason than a missing answer.
-func (m *Member) endSleep() {
-	m.shared.mu.Lock()
-	defer m.shared.mu.Unlock()
+	mu.Lock()
+	defer mu.Unlock()
 	m.nextTry = time.Time{}
 	if m.isWoken {
 		m.woken = nil

@@ -49,7 +49,7 @@ func fail(t *testing.T, m *Member, times int) (wait time.Duration) {
 
 // try is a try of a loop that is not answered.
 func try(m *Member) (wait time.Duration) {
-	m.Tries()
+	m.BeginTry()
 	return m.Unanswered(errAway)
 }
 
@@ -104,7 +104,7 @@ func TestOnlyWorkThatIsDoneResetsTheBackoffs(t *testing.T) {
 		fail(t, second, 5)
 		first.Answered()
 		testkit.WantBetween(t, "the wait after an answer", try(first), testLimit, 2*testLimit)
-		first.Works()
+		first.Succeeded()
 		testkit.WantBetween(t, "the wait after work", try(first), testBase, 2*testBase)
 		testkit.WantBetween(t, "that of the other loop", try(second), testBase, 2*testBase)
 	})
@@ -116,8 +116,8 @@ func TestLateFailureBeginsNoOutageAndIsWokenAgain(t *testing.T) {
 		first, late, newcomer := s.Join(), s.Join(), s.Join()
 		fail(t, first, 5)
 		fail(t, late, 5)
-		late.Tries()
-		newcomer.Tries()
+		late.BeginTry()
+		newcomer.BeginTry()
 		testkit.Pass(time.Second)
 		first.Answered()
 		failed := s.failed
@@ -125,7 +125,7 @@ func TestLateFailureBeginsNoOutageAndIsWokenAgain(t *testing.T) {
 		slept := sleeping(t, late, late.Unanswered(errAway))
 		testkit.WantNumber(t, "failures of the next outage", s.failed-failed, 0)
 		testkit.Pass(time.Second)
-		first.Works()
+		first.Succeeded()
 		testkit.WantBetween(t, "the sleep", slept(), time.Second, time.Second+maxWakePause)
 	})
 }
@@ -137,7 +137,7 @@ func TestLoopIsWokenOnceForEachMissingAnswer(t *testing.T) {
 		fail(t, first, 1)
 		fail(t, second, 1)
 		slept := sleeping(t, second, time.Minute)
-		first.Works()
+		first.Succeeded()
 		testkit.WantBetween(t, "the first sleep", slept(), 0, maxWakePause)
 		testkit.WantEqual(t, "the second one", sleeping(t, second, time.Minute)(), time.Minute)
 	})
@@ -163,7 +163,7 @@ func TestLoopThatIsAloneBeginsNoOutage(t *testing.T) {
 
 		try(healthy)
 		testkit.WantNumber(t, "failures when the server is away", s.failed, 2)
-		sick.Works()
+		sick.Succeeded()
 		testkit.WantNumber(t, "outages that are over then", s.ended, 2)
 		testkit.Pass(time.Second)
 		try(sick)
@@ -196,7 +196,7 @@ func TestAnswersToOthersDoNotHurryALoopThatGetsNone(t *testing.T) {
 		}()
 		for time.Since(start) < 10*time.Minute {
 			try(flapping)
-			flapping.Works()
+			flapping.Succeeded()
 			testkit.Pass(5 * time.Second)
 		}
 		testkit.Pass(time.Minute)
@@ -208,7 +208,7 @@ func TestLoopWithoutAnOutageResetsNoBackoff(t *testing.T) {
 	testShared(t, func(t *testing.T, s *sharedTest) {
 		failing, working := s.Join(), s.Join()
 		fail(t, failing, 4)
-		working.Works()
+		working.Succeeded()
 		testkit.WantBetween(t, "the wait", try(failing), testLimit, 2*testLimit)
 	})
 }
@@ -223,7 +223,7 @@ func TestAnsweredLoopIsNotWoken(t *testing.T) {
 		refused.Answered()
 		slept := sleeping(t, refused, time.Minute)
 		try(failing)
-		failing.Works()
+		failing.Succeeded()
 		testkit.WantEqual(t, "the sleep", slept(), time.Minute)
 	})
 }

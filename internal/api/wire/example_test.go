@@ -20,46 +20,29 @@ func (th *thing) Reset() {
 }
 
 func (th *thing) ReadJSON(object []byte) error {
-	if err := wire.WantObject(object, ""); err != nil {
-		return err
-	}
-	for name, value := range wire.Members(object) {
+	return wire.EachMember(object, "", func(name, value []byte) error {
 		if string(name) == "metadata" {
-			return th.readMetadata(value)
+			return wire.EachMember(value, "metadata", th.readMetadata)
 		}
+		return nil
+	})
+}
+
+func (th *thing) readMetadata(name, value []byte) error {
+	switch string(name) {
+	case "name":
+		return th.name.Read(value, "metadata.name")
+	case "uid":
+		return th.uid.Read(value, "metadata.uid")
+	case "labels":
+		return wire.EachMember(value, "metadata.labels", th.readLabel)
 	}
 	return nil
 }
 
-func (th *thing) readMetadata(object []byte) error {
-	if err := wire.WantObject(object, "metadata"); err != nil {
-		return err
-	}
-	for name, value := range wire.Members(object) {
-		var err error
-		switch string(name) {
-		case "name":
-			err = th.name.Read(value, "metadata.name")
-		case "uid":
-			err = th.uid.Read(value, "metadata.uid")
-		case "labels":
-			err = th.readLabels(value)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (th *thing) readLabels(object []byte) error {
-	if err := wire.WantObject(object, "metadata.labels"); err != nil {
-		return err
-	}
-	for name, value := range wire.Members(object) {
-		if string(name) == "app" {
-			return th.app.Read(value, "metadata.labels")
-		}
+func (th *thing) readLabel(name, value []byte) error {
+	if string(name) == "app" {
+		return th.app.Read(value, "metadata.labels")
 	}
 	return nil
 }
@@ -85,14 +68,14 @@ func (th *thing) String() string {
 }
 
 // The ObjectReader, a thing, holds one object of the list after another.
-func ExampleDecoder_List() {
+func ExampleReader_List() {
 	answer := `{"kind":"PodList","metadata":{"resourceVersion":"5"},"items":[
 		{"metadata":{"name":"web-0","uid":"a1","labels":{"app":"web"}}},
 		{"metadata":{"name":"db-0","uid":"b2"}}
 	]}`
 	var pod thing
-	decoder := wire.NewDecoder(&pod)
-	meta, err := decoder.List(strings.NewReader(answer), false, func() error {
+	reader := wire.NewReader(&pod)
+	meta, err := reader.List(strings.NewReader(answer), false, func() error {
 		fmt.Printf("%s, whose label app is %q\n", pod.name, pod.app)
 		return nil
 	})

@@ -5,48 +5,55 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"strings"
 	"unicode/utf8"
 )
 
-// WantObject returns an error unless the value is an object or null. null counts as an object without members. The
-// error names the field, such as "metadata".
+// EachMember calls read with the name and the value of each member of an object, in the order of the text, even if a
+// name occurs twice. It returns the first error of read. null counts as an object without members. For any other value,
+// the error names the field, such as "metadata".
 //
-// The value must come from ReadJSON or Members: a complete, valid JSON value without space around it. WantObject may
-// panic on anything else.
-func WantObject(value []byte, field string) error {
-	if value[0] == '{' {
-		return nil
+// The value must come from ReadJSON or EachMember: a complete, valid JSON value without space around it. EachMember may
+// panic on anything else. It copies nothing: copy what must outlast the object's memory.
+func EachMember(value []byte, field string, read func(name, value []byte) error) error {
+	if value[0] != '{' {
+		return unmarshal(value, &struct{}{}, field)
 	}
-	return Unmarshal(value, &struct{}{}, field)
+	i := skipSpace(value, 1)
+	for value[i] != '}' {
+		nameEnd := skipString(value, i)
+		name := unquoted(value[i:nameEnd])
+		colon := skipSpace(value, nameEnd)
+		start := skipSpace(value, colon+1)
+		end := skipValue(value, start)
+		if err := read(name, value[start:end]); err != nil {
+			return err
+		}
+		i = skipSpace(value, end)
+		if value[i] == ',' {
+			i = skipSpace(value, i+1)
+		}
+	}
+	return nil
 }
 
-// Members yields the names and values of an object's members, in the order of the text, even if a name occurs twice. A
-// value that is not an object has no members. Members copies nothing: copy what must outlast the object's memory.
-//
-// The value must come from ReadJSON or Members, as for WantObject.
-func Members(value []byte) iter.Seq2[[]byte, []byte] {
-	return func(yield func(name, value []byte) bool) {
-		if value[0] != '{' {
-			return
+// At returns the value that the names lead to, as in At(object, "spec", "count"). It returns nil if there is none. If a
+// name occurs twice, the last one counts. value must come from ReadJSON or EachMember.
+func At(value []byte, names ...string) []byte {
+	for _, wanted := range names {
+		if value == nil {
+			return nil
 		}
-		i := skipSpace(value, 1)
-		for value[i] != '}' {
-			nameEnd := skipString(value, i)
-			name := unquoted(value[i:nameEnd])
-			colon := skipSpace(value, nameEnd)
-			start := skipSpace(value, colon+1)
-			end := skipValue(value, start)
-			if !yield(name, value[start:end]) {
-				return
+		var found []byte
+		EachMember(value, "", func(name, member []byte) error {
+			if string(name) == wanted {
+				found = member
 			}
-			i = skipSpace(value, end)
-			if value[i] == ',' {
-				i = skipSpace(value, i+1)
-			}
-		}
+			return nil
+		})
+		value = found
 	}
+	return value
 }
 
 // Text is a string whose memory is reused for the next one. The zero Text is empty and ready to use. To empty a Text
@@ -56,7 +63,7 @@ type Text []byte
 // Read copies a JSON string into the text. It ignores null. For any other value, or a string of more than 64 KiB, it
 // returns an error that names the field, and leaves the text unchanged.
 //
-// The value must come from ReadJSON or Members, as for WantObject.
+// The value must come from ReadJSON or EachMember.
 func (t *Text) Read(value []byte, field string) error {
 	if value[0] == '"' && len(value) > textLimit {
 		return fmt.Errorf("%s: a string of %d bytes is too long, the limit is %d", field, len(value), textLimit)
@@ -67,7 +74,7 @@ func (t *Text) Read(value []byte, field string) error {
 		return nil
 	}
 	text := string(*t)
-	if err := Unmarshal(value, &text, field); err != nil {
+	if err := unmarshal(value, &text, field); err != nil {
 		return err
 	}
 	*t = append((*t)[:0], text...)
@@ -77,7 +84,7 @@ func (t *Text) Read(value []byte, field string) error {
 // Raw is a JSON value of any type, exactly as it was written. It is empty if the value is null or missing.
 type Raw string
 
-// RawOf returns a copy of a value from ReadJSON or Members.
+// RawOf returns a copy of a value from ReadJSON or EachMember.
 func RawOf(value []byte) Raw {
 	if string(value) == "null" {
 		return ""
@@ -88,9 +95,9 @@ func RawOf(value []byte) Raw {
 // MarshalJSON returns the value. An empty Raw cannot be marshalled, so fields of this type need the option omitempty.
 func (r Raw) MarshalJSON() ([]byte, error) { return []byte(r), nil }
 
-// Unmarshal is json.Unmarshal, except that its error about a wrong type names the given field, such as "metadata.name",
+// unmarshal is json.Unmarshal, except that its error about a wrong type names the given field, such as "metadata.name",
 // and not a Go type that users do not know. If field is "", the error stays as it is.
-func Unmarshal(value []byte, into any, field string) error {
+func unmarshal(value []byte, into any, field string) error {
 	err := json.Unmarshal(value, into)
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {

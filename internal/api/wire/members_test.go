@@ -3,14 +3,15 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"testing"
 	"unicode/utf8"
 
 	"podcount/lab/testkit"
 )
 
-// Members finds the same members as encoding/json.
-func FuzzMembers(f *testing.F) {
+// EachMember finds the same members as encoding/json.
+func FuzzEachMember(f *testing.F) {
 	for _, text := range []string{
 		`{}`,
 		` {"a":1}`,
@@ -31,9 +32,11 @@ func FuzzMembers(f *testing.F) {
 			return
 		}
 		got := map[string]json.RawMessage{}
-		for name, value := range Members(raw) {
+		err := EachMember(raw, "", func(name, value []byte) error {
 			got[string(name)] = value
-		}
+			return nil
+		})
+		testkit.WantError(t, "EachMember", err, "")
 		if len(got) != len(want) {
 			t.Fatalf("%q: got %q, want %q", data, got, want)
 		}
@@ -74,14 +77,15 @@ func TestTextUsesItsMemoryAgain(t *testing.T) {
 	testkit.WantEqual(t, "allocations", allocations, 0)
 }
 
-func TestWantObjectTakesAnObjectOrNull(t *testing.T) {
+func TestMembersAreThoseOfAnObjectOrNull(t *testing.T) {
 	for value, want := range map[string]string{
 		`{"a":1}`: "",
 		`null`:    "",
 		`[]`:      "json: cannot unmarshal array into Go struct field item.spec of type struct {}",
 		`"{}"`:    "json: cannot unmarshal string into Go struct field item.spec of type struct {}",
 	} {
-		testkit.WantError(t, value, WantObject([]byte(value), "spec"), want)
+		err := EachMember([]byte(value), "spec", func(_, _ []byte) error { return nil })
+		testkit.WantError(t, value, err, want)
 	}
 }
 
@@ -95,8 +99,13 @@ func TestRawIsWrittenUnchanged(t *testing.T) {
 	testkit.WantEqual(t, "JSON", string(text), `{"count":"3"}`)
 }
 
-func TestMembersStopsWhenItsCallerDoes(t *testing.T) {
-	for range Members([]byte(`{"a":1,"b":2}`)) {
-		break // A second member would make the loop panic.
-	}
+func TestErrorOfTheCallerEndsTheMembers(t *testing.T) {
+	full := errors.New("full")
+	n := 0
+	err := EachMember([]byte(`{"a":1,"b":2}`), "", func(_, _ []byte) error {
+		n++
+		return full
+	})
+	testkit.WantEqual(t, "error", err, full)
+	testkit.WantNumber(t, "members", n, 1)
 }

@@ -33,7 +33,7 @@ type Schema map[int]Target
 //	StringMap  an entry of a map<string, string>
 //	Schema     a nested message
 type Target interface {
-	// readField reads the content of f, or as much of it as the target needs.
+	// readField reads the content of f, which has the right wire type, or as much of it as the target needs.
 	readField(r *protobufReader, f field) error
 }
 
@@ -43,9 +43,6 @@ type StringMap func(key, value []byte)
 
 // The targets that only this package needs.
 type (
-	// stringTarget receives a string, like Text, but allocates it.
-	stringTarget string
-
 	// shortTarget receives the beginning of a string of any length: see Shorten.
 	shortTarget struct {
 		into  *string
@@ -70,22 +67,6 @@ const (
 	fixed32Type wireType = 5
 )
 
-// String names the type, for error messages.
-func (t wireType) String() string {
-	switch t {
-	case varintType:
-		return "a varint"
-	case fixed64Type:
-		return "a 64-bit value"
-	case bytesType:
-		return "a length and its bytes"
-	case fixed32Type:
-		return "a 32-bit value"
-	default:
-		return fmt.Sprintf("of unknown wire type %d", uint64(t))
-	}
-}
-
 // field is a field whose tag has been read. Its content is read next, unless it is a varint.
 type field struct {
 	number int
@@ -100,20 +81,13 @@ type protobufReader struct {
 	in     *bufio.Reader
 	source *source // in reads from it
 
-	// path holds the numbers of the fields that are being read, the outermost first. It is for error messages only.
-	path []int
-
 	// The entry of a map of strings that is being read, and the schema that stores it here.
 	key, value Text
 	entry      Schema
 }
 
 func newProtobufReader(src *source) *protobufReader {
-	r := &protobufReader{
-		in:     bufio.NewReaderSize(src, textLimit),
-		source: src,
-		path:   make([]int, 0, 8),
-	}
+	r := &protobufReader{in: bufio.NewReaderSize(src, textLimit), source: src}
 	r.entry = Schema{1: &r.key, 2: &r.value}
 	return r
 }
@@ -129,17 +103,27 @@ func (r *protobufReader) readMessage(end int64, schema Schema) error {
 			return err
 		}
 		if target := schema[f.number]; target != nil {
-			if err := target.readField(r, f); err != nil {
+			if err := r.readInto(target, f); err != nil {
 				return err
 			}
 		}
 		if err := r.skipTo(f.end); err != nil {
 			return err
 		}
-		// The field is done, so remove its number, which readTag has appended.
-		r.path = r.path[:len(r.path)-1]
 	}
 	return nil
+}
+
+// readInto reads the content of a field into a target.
+func (r *protobufReader) readInto(target Target, f field) error {
+	wanted := bytesType
+	if _, isNumber := target.(*intTarget); isNumber {
+		wanted = varintType
+	}
+	if f.wireType != wanted {
+		return r.errorf("the field %d has the wire type %d, not %d", f.number, f.wireType, wanted)
+	}
+	return target.readField(r, f)
 }
 
 // atEnd reports whether a message that ends at the given offset has no more fields. A read error other than io.EOF does
@@ -153,7 +137,7 @@ func (r *protobufReader) atEnd(end int64) bool {
 }
 
 // readTag reads what precedes the content of a field: its number, its wire type, and its length. If the field is a
-// varint, readTag reads its value, too. It appends the number to r.path. The field must not end after its message.
+// varint, readTag reads its value, too. The field must not end after its message.
 func (r *protobufReader) readTag(messageEnd int64) (field, error) {
 	tag, err := r.readVarint()
 	if err != nil {
@@ -163,7 +147,6 @@ func (r *protobufReader) readTag(messageEnd int64) (field, error) {
 		number:   int(min(tag>>3, math.MaxInt32)), // valid numbers are far below this
 		wireType: wireType(tag & 7),
 	}
-	r.path = append(r.path, f.number)
 	unread := uint64(0) // the size of the content, except of a varint, which is read here
 	switch f.wireType {
 	case varintType:
@@ -175,7 +158,7 @@ func (r *protobufReader) readTag(messageEnd int64) (field, error) {
 	case fixed32Type:
 		unread = 4
 	default:
-		err = r.errorf("the field is %s", f.wireType)
+		err = r.errorf("the field has the unknown wire type %d", f.wireType)
 	}
 	if err != nil {
 		return f, err
@@ -192,27 +175,22 @@ func (r *protobufReader) readTag(messageEnd int64) (field, error) {
 }
 
 func (t *Text) readField(r *protobufReader, f field) error {
-	text, err := r.readText(f)
+	size := f.end - r.offset()
+	if size > textLimit {
+		return r.errorf("a string of %d bytes is too long, the limit is %d", size, textLimit)
+	}
+	text, err := r.peek(int(size))
 	if err != nil {
 		return err
+	}
+	if !utf8.Valid(text) {
+		return r.errorf("a string of %d bytes is not UTF-8", size)
 	}
 	*t = append((*t)[:0], text...)
 	return nil
 }
 
-func (s *stringTarget) readField(r *protobufReader, f field) error {
-	text, err := r.readText(f)
-	if err != nil {
-		return err
-	}
-	*s = stringTarget(text)
-	return nil
-}
-
 func (s *shortTarget) readField(r *protobufReader, f field) error {
-	if err := r.checkType(f, bytesType, "a string"); err != nil {
-		return err
-	}
 	size := int(f.end - r.offset())
 	beginning, err := r.peek(min(size, s.limit))
 	if err != nil {
@@ -227,32 +205,20 @@ func (s *shortTarget) readField(r *protobufReader, f field) error {
 }
 
 func (n *intTarget) readField(r *protobufReader, f field) error {
-	if err := r.checkType(f, varintType, "a number"); err != nil {
-		return err
-	}
 	*n = intTarget(f.value)
 	return nil
 }
 
 func (s Schema) readField(r *protobufReader, f field) error {
-	if err := r.checkType(f, bytesType, "a message"); err != nil {
-		return err
-	}
 	return r.readMessage(f.end, s)
 }
 
 func (read contentReader) readField(r *protobufReader, f field) error {
-	if err := r.checkType(f, bytesType, "a message"); err != nil {
-		return err
-	}
 	return read(f.end)
 }
 
 // readField calls set with the entry that f contains. An entry is encoded as a message.
 func (set StringMap) readField(r *protobufReader, f field) error {
-	if err := r.checkType(f, bytesType, "a map"); err != nil {
-		return err
-	}
 	r.key = r.key[:0]
 	r.value = r.value[:0]
 	if err := r.readMessage(f.end, r.entry); err != nil {
@@ -262,46 +228,8 @@ func (set StringMap) readField(r *protobufReader, f field) error {
 	return nil
 }
 
-// checkType returns an error unless the field has the wire type t. wanted names that type in the error, as in "a
-// string".
-func (r *protobufReader) checkType(f field, t wireType, wanted string) error {
-	if f.wireType == t {
-		return nil
-	}
-	return r.errorf("the field should be %s, but is %s", wanted, f.wireType)
-}
-
-// readText returns the content of a field that is a string. It is valid until the next read.
-func (r *protobufReader) readText(f field) ([]byte, error) {
-	if err := r.checkType(f, bytesType, "a string"); err != nil {
-		return nil, err
-	}
-	size := f.end - r.offset()
-	if size > textLimit {
-		return nil, r.errorf("a string of %d bytes is too long, the limit is %d", size, textLimit)
-	}
-	text, err := r.peek(int(size))
-	if err != nil {
-		return nil, err
-	}
-	if !utf8.Valid(text) {
-		return nil, r.errorf("a string of %d bytes is not UTF-8", size)
-	}
-	return text, nil
-}
-
 // offset is the number of bytes of the stream that have been read.
 func (r *protobufReader) offset() int64 { return r.source.bytesRead - int64(r.in.Buffered()) }
-
-// keepHead makes the source collect the bytes from here on. It waits for none of them: the first ones are here already,
-// and the others pass when they are read.
-func (r *protobufReader) keepHead() {
-	if r.source.head == nil {
-		r.source.head = make([]byte, 0, headLimit)
-	}
-	here, _ := r.in.Peek(min(r.in.Buffered(), headLimit))
-	r.source.head = append(r.source.head[:0], here...)
-}
 
 // skipTo skips the bytes before an offset, if they have not been read already.
 func (r *protobufReader) skipTo(offset int64) error {
@@ -342,13 +270,5 @@ func (r *protobufReader) atOffset(err error) error {
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
-	if len(r.path) == 0 {
-		return fmt.Errorf("after byte %d: %w", r.offset(), err)
-	}
-	return fmt.Errorf("field %s, after byte %d: %w", r.pathText(), r.offset(), err)
-}
-
-// pathText is the path with dots, such as 2.1.11.
-func (r *protobufReader) pathText() string {
-	return strings.Trim(strings.ReplaceAll(fmt.Sprint(r.path), " ", "."), "[]")
+	return fmt.Errorf("after byte %d: %w", r.offset(), err)
 }

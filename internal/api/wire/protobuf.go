@@ -2,6 +2,7 @@ package wire
 
 import (
 	"encoding/binary"
+	"fmt"
 	"io"
 	"strings"
 )
@@ -10,14 +11,18 @@ import (
 //
 // Every answer in protobuf is a message runtime.Unknown: its field 1 names the type of the answer, and its field 2 is
 // the answer itself.
-func (d *Decoder) listProtobuf(src *source, meta *ListMeta, handle func() error) (isList bool, err error) {
+func (rd *Reader) listProtobuf(src *source, meta *ListMeta, handle func() error) (isList bool, err error) {
 	r := newProtobufReader(src)
-	schema := d.into.Schema()
+	schema := rd.into.Schema()
 	index := 0
 	readAndHandle := func(end int64) error {
-		d.into.Reset()
-		if err := r.readItem(end, schema); err != nil {
-			return &ItemError{Item: index, Err: err}
+		rd.into.Reset()
+		err := r.checkSize(end - r.offset())
+		if err == nil {
+			err = r.readMessage(end, schema)
+		}
+		if err != nil {
+			return fmt.Errorf("items: item %d: %w", index, err)
 		}
 		index++
 		return handle()
@@ -25,12 +30,12 @@ func (d *Decoder) listProtobuf(src *source, meta *ListMeta, handle func() error)
 	kind := ""
 	envelope := Schema{
 		1: Schema{ // TypeMeta
-			2: (*stringTarget)(&kind),
+			2: &shortTarget{&kind, textLimit},
 		},
 		2: Schema{ // the list
 			1: Schema{ // ListMeta
-				2: (*stringTarget)(&meta.ResourceVersion),
-				3: (*stringTarget)(&meta.Continue),
+				2: &shortTarget{&meta.ResourceVersion, textLimit},
+				3: &shortTarget{&meta.Continue, textLimit},
 			},
 			2: contentReader(readAndHandle), // items
 		},
@@ -42,98 +47,65 @@ func (d *Decoder) listProtobuf(src *source, meta *ListMeta, handle func() error)
 	return strings.HasSuffix(kind, "List"), err
 }
 
-// readItem reads an object of a list. It ends at the given offset.
-func (r *protobufReader) readItem(end int64, schema Schema) error {
-	if err := r.checkSize(end - r.offset()); err != nil {
-		return err
-	}
-	return r.readMessage(end, schema)
-}
+// frameStart is the size of what precedes each frame of a watch: its length, as a number of 32 bits.
+const frameStart = 4
 
 // eventsProtobuf returns a function that reads the next frame of a watch, as eventsJSON does in JSON.
-func (d *Decoder) eventsProtobuf(src *source) func() (Event, error) {
-	w := &protobufWatch{
-		protobufReader: newProtobufReader(src),
-		decoder:        d,
-		into:           d.into,
-		object:         d.into.Schema(),
+//
+// After its length, each frame is a message WatchEvent. The object of the WatchEvent is wrapped in a message Unknown,
+// like the answer to a list.
+func (rd *Reader) eventsProtobuf(src *source) func() (Event, error) {
+	r := newProtobufReader(src)
+	var event Event // the event that is being read
+	var head []byte // the memory of its head
+	object := rd.into.Schema()
+	readObject := func(end int64) error {
+		if event.Type == "ERROR" { // A WatchEvent has its type before its object.
+			event.Status = new(Status)
+			return r.readMessage(end, event.Status.schema())
+		}
+		return r.readMessage(end, object)
 	}
-	w.answer = Schema{
-		2: contentReader(w.readObject),
+	unknown := Schema{2: contentReader(readObject)}
+	readUnknown := func(end int64) error {
+		if err := r.readMagic(); err != nil {
+			return err
+		}
+		return r.readMessage(end, unknown)
 	}
-	w.frame = Schema{
-		1: &shortTarget{&w.event.Type, typeLimit},
+	watchEvent := Schema{
+		1: &shortTarget{&event.Type, typeLimit},
 		2: Schema{ // RawExtension
-			1: contentReader(w.readAnswer),
+			1: contentReader(readUnknown),
 		},
 	}
-	return w.next
-}
-
-// protobufWatch reads a watch. Each frame is its length in four bytes, and then a message WatchEvent. The object of the
-// WatchEvent is wrapped in a message Unknown, like the answer to a list.
-type protobufWatch struct {
-	*protobufReader
-	decoder *Decoder
-	into    ObjectReader
-	event   Event // the event that is being read
-
-	frame  Schema // for the WatchEvent
-	answer Schema // for the Unknown
-	object Schema // for the object, unless it is a Status
-}
-
-// next reads the next frame. It returns io.EOF at the end.
-func (w *protobufWatch) next() (Event, error) {
-	w.event = Event{}
-	w.into.Reset()
-	if w.atEnd(unbounded) {
-		return w.event, io.EOF
+	return func() (Event, error) {
+		event = Event{}
+		rd.into.Reset()
+		if r.atEnd(unbounded) {
+			return event, io.EOF
+		}
+		length, err := r.peek(frameStart)
+		if err != nil {
+			return event, err
+		}
+		size := int64(binary.BigEndian.Uint32(length))
+		if err := r.checkSize(size); err != nil {
+			return event, err
+		}
+		if rd.wantsHead() {
+			beginning, err := r.peek(int(min(frameStart+size, headLimit)))
+			if err != nil {
+				return event, err
+			}
+			head = append(head[:0], beginning...)
+			event.Head = head
+		}
+		r.in.Discard(frameStart)
+		event.Size = frameStart + size
+		err = r.readMessage(r.offset()+size, watchEvent)
+		return event, err
 	}
-	start := w.offset()
-	wantsHead := w.decoder.wantsHead()
-	if wantsHead {
-		w.keepHead()
-	}
-	size, err := w.readFrameSize()
-	if err != nil {
-		return w.event, err
-	}
-	end := w.offset() + size
-	err = w.readMessage(end, w.frame)
-	w.event.Size = end - start
-	if wantsHead {
-		w.event.Head = w.source.head[:min(int64(len(w.source.head)), w.event.Size)]
-	}
-	return w.event, err
-}
-
-// readAnswer reads the Unknown in a WatchEvent. It ends at the given offset.
-func (w *protobufWatch) readAnswer(end int64) error {
-	if err := w.readMagic(); err != nil {
-		return err
-	}
-	return w.readMessage(end, w.answer)
-}
-
-// readObject reads the object in an Unknown. It ends at the given offset.
-func (w *protobufWatch) readObject(end int64) error {
-	if w.event.Type == "ERROR" {
-		w.event.Status = new(Status)
-		return w.readMessage(end, w.event.Status.schema())
-	}
-	return w.readMessage(end, w.object)
-}
-
-// readFrameSize reads the four bytes that precede each frame of a watch: its length.
-func (r *protobufReader) readFrameSize() (int64, error) {
-	head, err := r.peek(4)
-	if err != nil {
-		return 0, err
-	}
-	size := int64(binary.BigEndian.Uint32(head))
-	r.in.Discard(4)
-	return size, r.checkSize(size)
 }
 
 // readMagic reads the four bytes that precede each answer, and each object in a watch.

@@ -13,13 +13,13 @@ import (
 type nothing struct{}
 
 func (nothing) Reset()                       {}
-func (nothing) ReadJSON(object []byte) error { return WantObject(object, "") }
+func (nothing) ReadJSON(object []byte) error { return unmarshal(object, &struct{}{}, "") }
 func (nothing) Schema() Schema               { return Schema{} }
 
 // smallPieces returns a source whose limit is so low that a test reaches it easily.
 func smallPieces(text string) *source {
 	src := newSource(strings.NewReader(text))
-	src.maxBuffered = 1000
+	src.limit = 1000
 	return src
 }
 
@@ -40,7 +40,7 @@ func TestJSONLimitIsForOnePiece(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := 0
-			_, err := NewDecoder(nothing{}).listJSON(smallPieces(c.list), &ListMeta{}, func() error {
+			_, err := NewReader(nothing{}).listJSON(smallPieces(c.list), &ListMeta{}, func() error {
 				n++
 				return nil
 			})
@@ -50,7 +50,7 @@ func TestJSONLimitIsForOnePiece(t *testing.T) {
 	}
 
 	src := smallPieces(`{"type":"ADDED","object":` + small + `}{"type":"ADDED","object":` + large + `}`)
-	next := NewDecoder(nothing{}).eventsJSON(src)
+	next := NewReader(nothing{}).eventsJSON(src)
 	event, err := next()
 	testkit.WantError(t, "a small frame", err, "")
 	testkit.WantEqual(t, "its type", event.Type, "ADDED")

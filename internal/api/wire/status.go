@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -56,18 +57,13 @@ func quoted(text []byte) Status {
 	return Status{Message: strconv.Quote(line[:min(len(line), quoteLimit)])}
 }
 
-var errLongStatus = errors.New("the Status is too large")
-
-// readJSON reads a Status in JSON. An error for a wrong type names the field object, in which watches have it.
 func (s *Status) readJSON(text []byte) error {
 	if len(text) > StatusLimit {
-		return errLongStatus
+		return errors.New("the Status is too large")
 	}
-	if err := Unmarshal(text, s, "object"); err != nil {
-		return err
-	}
+	err := json.Unmarshal(text, s)
 	s.shorten()
-	return nil
+	return err
 }
 
 // shorten cuts off what is too long, and frees the memory of the rest.
@@ -121,10 +117,4 @@ func (causes *causesTarget) readField(r *protobufReader, f field) error {
 	}
 	*causes = append(*causes, cause)
 	return nil
-}
-
-// isErrorFrame reports whether a text begins as a frame of a watch does that has the type ERROR.
-func isErrorFrame(beginning []byte) bool {
-	withoutSpace := bytes.Join(bytes.Fields(beginning), nil)
-	return bytes.HasPrefix(withoutSpace, []byte(`{"type":"ERROR"`))
 }

@@ -1,8 +1,8 @@
 package wire
 
 import (
+	"bytes"
 	"fmt"
-	"unicode/utf8"
 )
 
 // Shorten returns a text, or the beginning of one that has more bytes than the limit, with a mark that says how many it
@@ -15,17 +15,8 @@ func Shorten(text string, limit int) string {
 	return markCut([]byte(text[:limit]), len(text))
 }
 
-// markCut returns the beginning of a text, with a mark that says how many bytes the whole text has. A character that is
-// cut in two is left out.
+// markCut returns the beginning of a text, with a mark that says how many bytes the whole text has. It leaves out what
+// is not UTF-8, such as a character that is cut in two.
 func markCut(beginning []byte, size int) string {
-	end := len(beginning)
-	for i := 1; i <= min(end, utf8.UTFMax); i++ {
-		if last := beginning[end-i:]; utf8.RuneStart(last[0]) {
-			if !utf8.FullRune(last) {
-				beginning = beginning[:end-i]
-			}
-			break
-		}
-	}
-	return fmt.Sprintf("%s… (%d bytes in all)", beginning, size)
+	return fmt.Sprintf("%s… (%d bytes in all)", bytes.ToValidUTF8(beginning, nil), size)
 }

@@ -4,8 +4,8 @@
 //
 // The package knows no kind, opens no connection, and never retries.
 //
-// To read a kind of object, implement ObjectReader, and make a Decoder that reads into it. Members, WantObject, Text,
-// Unmarshal and Raw help to write ReadJSON; Schema and StringMap are for the method Schema.
+// To read a kind of object, implement ObjectReader, and make a Reader that reads into it. EachMember, At, Text and Raw
+// help to write ReadJSON; Schema and StringMap are for the method Schema.
 //
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#alternate-representations-of-resources
 package wire
@@ -33,25 +33,25 @@ const (
 	textLimit = 64 << 10
 	// versionLimit is the maximum size of a resourceVersion, which is a decimal number.
 	versionLimit = 64
-	// continueLimit is the maximum size of the token for the next page. It becomes part of a URL. API servers make it of
-	// a version and a name.
+	// continueLimit is the maximum size of the token for the next page. It becomes part of a URL. API servers make it
+	// of a version and a name.
 	continueLimit = 4 << 10
-	// typeLimit is how many bytes of the type of a frame, or of the kind of an answer, are kept.
+	// typeLimit is how many bytes of the type of a frame are kept.
 	typeLimit = 50
-	// keptLimit is the maximum size of the memory that a decoder keeps for the next object.
+	// keptLimit is the maximum size of the memory that a Reader keeps for the next object.
 	keptLimit = 1 << 20
 	// headLimit is the maximum size of Event.Head.
 	headLimit = 8 << 10
 )
 
-// ObjectReader receives the fields of one object after another. A Decoder calls its methods, one at a time.
+// ObjectReader receives the fields of one object after another. A Reader calls its methods, one at a time.
 type ObjectReader interface {
 	// Reset forgets the previous object. It is called before each object, and before each frame of a watch.
 	Reset()
 
-	// ReadJSON reads the fields of a JSON value, whose syntax has been checked. The value need not be an object: check
-	// with WantObject. Read the fields with Members, which compares names exactly, as Kubernetes does; encoding/json
-	// would accept NAME for name. Copy what must last: the memory is overwritten after the call.
+	// ReadJSON reads the fields of a JSON value, whose syntax has been checked. The value need not be an object. Read
+	// it with EachMember, which checks that, and takes names exactly, as Kubernetes does; encoding/json would accept
+	// NAME for name. Copy what must last: the memory is overwritten after the call.
 	ReadJSON(object []byte) error
 
 	// Schema returns the protobuf fields to read, and where to store them. It is called once for each stream in
@@ -59,9 +59,9 @@ type ObjectReader interface {
 	Schema() Schema
 }
 
-// Decoder reads objects, lists and watches, one after another, and reuses its memory for them. It can be used again
+// Reader reads objects, lists and watches, one after another, and reuses its memory for them. It can be used again
 // after an error. It is not safe for concurrent use, and must not be called from its own callbacks.
-type Decoder struct {
+type Reader struct {
 	// WantsHead is called once for each frame of a watch, and reports whether Event.Head is wanted. nil means no.
 	WantsHead func() bool
 
@@ -69,14 +69,14 @@ type Decoder struct {
 	raw  json.RawMessage // the JSON value that was read last
 }
 
-// NewDecoder returns a decoder that reads every object into the same ObjectReader.
-func NewDecoder(into ObjectReader) *Decoder { return &Decoder{into: into} }
+// NewReader returns a Reader that reads every object into the same ObjectReader.
+func NewReader(into ObjectReader) *Reader { return &Reader{into: into} }
 
-func (d *Decoder) wantsHead() bool { return d.WantsHead != nil && d.WantsHead() }
+func (rd *Reader) wantsHead() bool { return rd.WantsHead != nil && rd.WantsHead() }
 
 // Object reads one JSON object, and ignores what follows it. Its errors name the offset.
-func (d *Decoder) Object(r io.Reader) error {
-	return d.readObject(newSource(r).newJSONDecoder())
+func (rd *Reader) Object(r io.Reader) error {
+	return rd.readObject(newSource(r).newJSONDecoder())
 }
 
 // ListMeta is the metadata of a list itself.
@@ -86,30 +86,19 @@ type ListMeta struct {
 	Continue        string // the token for the next page, "" on the last page
 }
 
-// ItemError means that an object of a list cannot be read.
-type ItemError struct {
-	Item int // its index in the list, or in the page of a list
-	Err  error
-}
-
-func (e *ItemError) Error() string { return fmt.Sprintf("items: item %d: %v", e.Item, e.Err) }
-
-// Unwrap returns Err.
-func (e *ItemError) Unwrap() error { return e.Err }
-
 // List reads a list, or one page of it, object by object. It calls handle after each object, while the ObjectReader
 // holds that object. The first error ends the list, and the metadata may then be incomplete.
 //
 // List returns
 //   - the error of handle, unchanged;
-//   - an *ItemError if an object cannot be read, for example because the connection broke;
+//   - an error that names the item if an object cannot be read, for example because the connection broke;
 //   - an error if the answer is not a list: it has no items or no resourceVersion, or its metadata are too long;
 //   - any other syntax error, or error of r.
-func (d *Decoder) List(r io.Reader, isProtobuf bool, handle func() error) (ListMeta, error) {
+func (rd *Reader) List(r io.Reader, isProtobuf bool, handle func() error) (ListMeta, error) {
 	var meta ListMeta
-	read := d.listJSON
+	read := rd.listJSON
 	if isProtobuf {
-		read = d.listProtobuf
+		read = rd.listProtobuf
 	}
 	isList, err := read(newSource(r), &meta, handle)
 	if err != nil {
@@ -139,13 +128,13 @@ type Event struct {
 	Type string // cut off if it is longer than any type of Kubernetes
 
 	// Status is set if the type is ERROR. It is nil for other types, and if an ERROR in protobuf has no object. If the
-	// Status is too large, its message quotes the beginning.
+	// object is not a Status, or too large for one, its message quotes the beginning.
 	Status *Status
 
 	// Size is the size of the frame in bytes, with the white space before it.
 	Size int64
 
-	// Head has the first bytes of the frame, at most 8 KB. It is nil unless Decoder.WantsHead. Its memory is overwritten
+	// Head has the first bytes of the frame, at most 8 KB. It is nil unless Reader.WantsHead. Its memory is overwritten
 	// after the call.
 	Head []byte
 }
@@ -167,33 +156,28 @@ func Garbage(err error) error {
 //   - the error of handle, unchanged;
 //   - the error of r, unchanged, if the connection breaks, even within a frame;
 //   - a GarbageError if a frame cannot be understood, or is cut off by the end of the stream.
-func (d *Decoder) Events(r io.Reader, isProtobuf bool, handle func(Event) error) error {
+func (rd *Reader) Events(r io.Reader, isProtobuf bool, handle func(Event) error) error {
 	src := newSource(r)
 	var next func() (Event, error)
 	if isProtobuf {
-		next = d.eventsProtobuf(src)
+		next = rd.eventsProtobuf(src)
 	} else {
-		next = d.eventsJSON(src)
+		next = rd.eventsJSON(src)
 	}
 	for {
 		event, err := next()
 		if err == io.EOF {
 			return nil
 		}
+		isBroken := src.err != nil && src.err != io.EOF // the connection
+		if err != nil && isBroken {
+			return src.err
+		}
 		if err != nil {
-			return frameError(err, src)
+			return Garbage(err)
 		}
 		if err := handle(event); err != nil {
 			return err
 		}
 	}
-}
-
-// frameError returns why a frame could not be read: the connection broke, or the frame is garbage.
-func frameError(err error, src *source) error {
-	isBroken := src.err != nil && src.err != io.EOF
-	if isBroken {
-		return src.err
-	}
-	return Garbage(err)
 }

@@ -1,6 +1,7 @@
 package options
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"podcount/internal/api/leader"
 	"podcount/internal/api/objectmeta"
 	"podcount/internal/view/listen"
 )
@@ -20,47 +20,29 @@ func (c *commandLine) check() error {
 	if c.Prune {
 		c.Once = true
 	}
-	checks := []func() error{
-		c.checkFlagsOfManifest,
-		c.checkNamespaces,
-		c.chooseControllers,
-		c.checkSelectors,
-		c.checkLabels,
-		c.checkWords,
-		c.checkNumbers,
-		c.checkListen,
-		c.checkPage,
-		c.checkOnceTimeout,
-		c.checkManifest,
-		c.checkPageToken,
-		c.checkLease,
-	}
-	for _, check := range checks {
-		if err := check(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(
+		c.checkFlagsOfManifest(),
+		c.checkNamespaces(),
+		c.chooseControllers(),
+		c.checkSelectors(),
+		c.checkLabels(),
+		c.checkValues(),
+		c.checkAddresses(),
+		c.checkManifest(),
+		c.checkPageToken(),
+		c.checkLease(),
+	)
 }
 
 // checkFlagsOfManifest refuses a flag that only changes the manifest if there is no -manifest. Whoever has forgotten
 // that wants to print something, and not to write to the cluster.
-func (c *commandLine) checkFlagsOfManifest() error {
-	if c.manifestParts != "" {
-		return nil
-	}
-	for _, name := range c.given() {
-		if isOfManifest(name) && name != "manifest" { // -manifest=false is no manifest.
-			return fmt.Errorf("-%s only changes what -manifest prints: add -manifest, or leave it out", name)
+func (c *commandLine) checkFlagsOfManifest() (err error) {
+	c.flags.Visit(func(f *flag.Flag) {
+		if isOfManifest(f.Name) && c.manifestParts == "" {
+			err = fmt.Errorf("-%s only changes what -manifest prints: add -manifest, or leave it out", f.Name)
 		}
-	}
-	return nil
-}
-
-// given returns the names of the flags on the command line.
-func (c *commandLine) given() (names []string) {
-	c.flags.Visit(func(f *flag.Flag) { names = append(names, f.Name) })
-	return names
+	})
+	return err
 }
 
 func (c *commandLine) checkNamespaces() error {
@@ -70,16 +52,13 @@ func (c *commandLine) checkNamespaces() error {
 		{"manifest-namespace", c.manifestNamespace},
 	}
 	for _, f := range flags {
-		if f.value != "" && !isNamespace(f.value) {
+		isLabel := objectmeta.CheckDNSName(f.value) == nil && !strings.Contains(f.value, ".") && len(f.value) <= 63
+		isLeftOut := f.value == "" && f.name != "manifest-namespace"
+		if !isLabel && !isLeftOut {
 			return fmt.Errorf("-%s %q cannot be the name of a namespace", f.name, f.value)
 		}
 	}
 	return nil
-}
-
-// isNamespace reports whether a namespace can have this name: a DNS label.
-func isNamespace(name string) bool {
-	return objectmeta.CheckDNSName(name) == nil && !strings.Contains(name, ".") && len(name) <= 63
 }
 
 // chooseControllers checks -controllers, and sets Options.Controllers.
@@ -121,13 +100,11 @@ func (controller Controller) isOn(words []string) bool {
 	return slices.Contains(words, "*") && !controller.Off
 }
 
-// checkSelectors checks the selectors for pods. NodeChoice.Set has checked that of -total-nodes.
+// checkSelectors checks the selector for pods. NodeChoice.Set has checked that of -total-nodes, and the API server
+// checks -field-selector.
 func (c *commandLine) checkSelectors() error {
 	if _, err := objectmeta.ParseSelector(c.PodSelector); err != nil {
 		return fmt.Errorf("-pod-selector: %w", err)
-	}
-	if err := objectmeta.CheckFieldSelector(c.FieldSelector, "pods", c.program.PodFields); err != nil {
-		return fmt.Errorf("-field-selector: %w", err)
 	}
 	return nil
 }
@@ -159,89 +136,73 @@ func (c *commandLine) checkLabel(flag, key string) error {
 			"select by another label", key, flag)
 	}
 	prefix, _, hasPrefix := strings.Cut(key, "/")
-	if hasPrefix && isReserved(prefix) {
+	isUnder := func(domain string) bool { return prefix == domain || strings.HasSuffix(prefix, "."+domain) }
+	if hasPrefix && (isUnder("kubernetes.io") || isUnder("k8s.io")) {
 		return fmt.Errorf("%s %s: labels under kubernetes.io and k8s.io are reserved for Kubernetes itself; "+
 			"use a domain of your own", flag, key)
 	}
 	return nil
 }
 
-// isReserved reports whether a label's prefix belongs to Kubernetes.
-func isReserved(prefix string) bool {
-	for _, domain := range []string{"kubernetes.io", "k8s.io"} {
-		if prefix == domain || strings.HasSuffix(prefix, "."+domain) {
-			return true
+// checkValues checks flags that allow a few words, or not all numbers.
+func (c *commandLine) checkValues() error {
+	rules := []struct {
+		flag  string
+		value any
+		isMet bool
+		rule  string
+	}{
+		{"interval", c.Interval, c.Interval > 0, "more than 0"},
+		{"once-timeout", c.OnceTimeout, c.OnceTimeout > 0, "more than 0"},
+		{"qps", c.QPS, c.QPS > 0, "more than 0"}, // which NaN is not
+		{"burst", c.Burst, c.Burst >= 1, "1 or more"},
+		{"workers", c.Workers, c.Workers >= 1, "1 or more"},
+		{"v", c.Verbosity, c.Verbosity >= 0, "0 or more"},
+		{"wire", c.Wire, c.Wire == "protobuf" || c.Wire == "json", "protobuf or json"},
+		{
+			"log-format", c.LogFormat, slices.Contains([]string{"auto", "text", "json"}, c.LogFormat),
+			"auto, text or json",
+		},
+		{
+			"leader-elect-lease-duration", c.LeaseDuration, c.LeaseDuration%time.Second == 0,
+			"whole seconds, as in a Lease",
+		},
+	}
+	for _, r := range rules {
+		if !r.isMet {
+			return fmt.Errorf("-%s is %v, but must be %s", r.flag, r.value, r.rule)
 		}
 	}
-	return false
-}
-
-// checkWords checks the flags that take one of a few words.
-func (c *commandLine) checkWords() error {
-	if c.Wire != "protobuf" && c.Wire != "json" {
-		return fmt.Errorf("-wire %q: use protobuf or json", c.Wire)
-	}
-	if !slices.Contains([]string{"auto", "text", "json"}, c.LogFormat) {
-		return fmt.Errorf("-log-format %q: use auto, text or json", c.LogFormat)
-	}
 	return nil
 }
 
-func (c *commandLine) checkNumbers() error {
-	if c.Interval <= 0 {
-		return fmt.Errorf("-interval is %v, but must be more than 0", c.Interval)
-	}
-	if c.OnceTimeout <= 0 {
-		return fmt.Errorf("-once-timeout is %v, but must be more than 0", c.OnceTimeout)
-	}
-	isPositive := c.QPS > 0 // false for NaN, too
-	if !isPositive {
-		return fmt.Errorf("-qps is %v, but must be more than 0", c.QPS)
-	}
-	if c.Burst < 1 {
-		return fmt.Errorf("-burst is %d, but must be 1 or more", c.Burst)
-	}
-	if c.Workers < 1 {
-		return fmt.Errorf("-workers is %d, but must be 1 or more", c.Workers)
-	}
-	if c.Verbosity < 0 {
-		return fmt.Errorf("-v is %d, but must be 0 or more", c.Verbosity)
-	}
-	return nil
-}
-
-// checkListen checks the syntax of -listen. It does not look up the host.
-func (c *commandLine) checkListen() error {
-	if c.Listen == "" {
-		return nil
-	}
-	if err := checkAddress(c.Listen); err != nil {
-		return fmt.Errorf("-listen: %w: use [HOST]:PORT", err)
-	}
-	return nil
-}
-
-// checkPage checks the syntax of -page, and that another port than that of -listen is meant.
-func (c *commandLine) checkPage() error {
-	if c.Page == "" {
-		return nil
-	}
-	if err := checkAddress(c.Page); err != nil {
-		return fmt.Errorf("-page: %w: use HOST:PORT", err)
-	}
-	port := portOf(c.Page)
-	if c.Listen != "" && port != 0 && port == portOf(c.Listen) {
+// checkAddresses checks the syntax of -listen and -page, and that they have different ports. It looks up no host.
+func (c *commandLine) checkAddresses() error {
+	listenPort, listenErr := portOf("-listen", c.Listen)
+	pagePort, pageErr := portOf("-page", c.Page)
+	if pagePort != 0 && pagePort == listenPort {
 		return fmt.Errorf("-page %s and -listen %s have the same port: they need different ones", c.Page, c.Listen)
 	}
-	return nil
+	return cmp.Or(listenErr, pageErr)
 }
 
-// checkPageToken returns an error if the page asks for a token without a page, or would show itself to other
-// machines without a token.
-func (c *commandLine) checkPageToken() error {
-	if c.Page == "" && c.PageTokenFile != "" {
-		return errors.New("-page-token-file has no effect without -page: add -page, or leave it out")
+// portOf returns the port of [HOST]:PORT, which may be a name, or 0 if the flag is not set.
+func portOf(flag, address string) (port int, err error) {
+	if address == "" {
+		return 0, nil
 	}
+	_, name, err := net.SplitHostPort(address)
+	if err == nil {
+		port, err = net.LookupPort("tcp", name)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w: use [HOST]:PORT", flag, err)
+	}
+	return port, nil
+}
+
+// checkPageToken returns an error if the page would show itself to other machines without a token.
+func (c *commandLine) checkPageToken() error {
 	if c.Page != "" && c.PageTokenFile == "" && !c.isPageLocal() {
 		return fmt.Errorf("-page %s: other machines could see the page: add -page-token-file FILE, "+
 			"or use -page 127.0.0.1:PORT", c.Page)
@@ -249,37 +210,10 @@ func (c *commandLine) checkPageToken() error {
 	return nil
 }
 
-// isPageLocal reports whether the page is only for this machine. checkPage must have checked -page.
+// isPageLocal reports whether the page is only for this machine. checkAddresses must have checked -page.
 func (c *commandLine) isPageLocal() bool {
 	host, _, _ := net.SplitHostPort(c.Page) // The port may be a name, which IsLoopback does not accept.
 	return listen.IsLoopback(host)
-}
-
-// checkAddress checks the syntax of [HOST]:PORT.
-func checkAddress(address string) error {
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return err
-	}
-	if port == "" {
-		return fmt.Errorf("address %s: missing port in address", address)
-	}
-	_, err = net.LookupPort("tcp", port)
-	return err
-}
-
-// portOf returns the port of an address that checkAddress has checked.
-func portOf(address string) int {
-	_, name, _ := net.SplitHostPort(address)
-	port, _ := net.LookupPort("tcp", name)
-	return port
-}
-
-func (c *commandLine) checkOnceTimeout() error {
-	if c.OnceTimeout != defaultOnceTimeout && !c.Once {
-		return errors.New("-once-timeout has no effect without -once or -prune: add one of them, or leave it out")
-	}
-	return nil
 }
 
 // checkLease checks the flags about leader election.
@@ -290,16 +224,8 @@ func (c *commandLine) checkLease() error {
 	if err := objectmeta.CheckDNSName(c.LeaseName); err != nil {
 		return fmt.Errorf("-leader-elect-resource-name: %w", err)
 	}
-	if c.LeaseDuration > leader.MaxLeaseDuration {
-		return fmt.Errorf("-leader-elect-lease-duration %v is too long: a Lease can have at most %v",
-			c.LeaseDuration, leader.MaxLeaseDuration)
-	}
-	if c.LeaseDuration%time.Second != 0 {
-		return fmt.Errorf("-leader-elect-lease-duration %v must be whole seconds, as in a Lease", c.LeaseDuration)
-	}
-	isLongEnough := c.RenewDeadline > c.RetryPeriod && // else the next sum could overflow
-		c.RenewDeadline > c.RetryPeriod+c.RetryPeriod/5
-	if c.LeaseDuration <= c.RenewDeadline || !isLongEnough || c.RetryPeriod <= 0 {
+	isShortEnough := c.RetryPeriod > 0 && c.RetryPeriod < c.RenewDeadline/6*5
+	if c.LeaseDuration <= c.RenewDeadline || !isShortEnough {
 		return fmt.Errorf("the flags must satisfy -leader-elect-lease-duration (%v) > -leader-elect-renew-deadline (%v) "+
 			"> 1.2 × -leader-elect-retry-period (%v) > 0",
 			c.LeaseDuration, c.RenewDeadline, c.RetryPeriod)

@@ -7,37 +7,27 @@ import (
 	"strings"
 
 	"podcount/deploy"
+	"podcount/internal/run/process"
 )
 
-// showWord returns the function that prints what a word in place of flags asks for, or nil if there is no word.
-func (c *commandLine) showWord() (show func(io.Writer) error, err error) {
-	args := strings.Join(c.flags.Args(), " ")
-	word, shell, _ := strings.Cut(args, " ")
-	switch {
-	case args == "":
-		return nil, nil
-	case args == "help":
-		return c.printHelp, nil
-	case args == "version":
-		return printVersion, nil
-	case word != "completion":
-		return nil, fmt.Errorf("unexpected argument %q: without a hyphen, there are help, version and completion", args)
+// showWords returns the function that prints what words in place of flags ask for.
+func (c *commandLine) showWords(words string) (show func(io.Writer) error, err error) {
+	switch words {
+	case "help":
+		return printText(c.help()), nil
+	case "version":
+		return printText(process.Describe()), nil
+	case "completion bash":
+		return printText(bashScript(c.completions())), nil
+	case "completion zsh":
+		return printText(zshScript(c.completions())), nil
+	case "completion fish":
+		return printText(fishScript(c.completions())), nil
 	}
-	script, isKnown := completionScripts[shell]
-	if !isKnown {
+	if strings.HasPrefix(words+" ", "completion ") {
 		return nil, errors.New("completion needs the name of a shell: bash, zsh or fish")
 	}
-	return func(stdout io.Writer) error {
-		_, err := io.WriteString(stdout, script(c.completions()))
-		return err
-	}, nil
-}
-
-// completionScripts make the script of each shell.
-var completionScripts = map[string]func([]completion) string{
-	"bash": bashScript,
-	"zsh":  zshScript,
-	"fish": fishScript,
+	return nil, fmt.Errorf("unexpected argument %q: without a hyphen, there are help, version and completion", words)
 }
 
 // completion is what a shell needs to complete a flag.

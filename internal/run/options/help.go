@@ -71,16 +71,11 @@ func wrap(text string, width int) []string {
 	var lines []string
 	line := ""
 	for word := range strings.FieldsSeq(text) {
-		if line == "" {
-			line = word
-			continue
-		}
-		if utf8.RuneCountInString(line+" "+word) > width {
+		if line != "" && utf8.RuneCountInString(line+" "+word) > width {
 			lines = append(lines, line)
-			line = word
-			continue
+			line = ""
 		}
-		line += " " + word
+		line = strings.TrimSpace(line + " " + word)
 	}
 	return append(lines, line)
 }

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -15,9 +14,7 @@ import (
 
 // printManifest prints the YAML that -manifest asks for.
 func (c *commandLine) printManifest(stdout io.Writer) error {
-	if err := c.setManifestDefaults(); err != nil {
-		return usageError(err)
-	}
+	c.setManifestDefaults()
 	if err := c.check(); err != nil {
 		return usageError(err)
 	}
@@ -25,13 +22,12 @@ func (c *commandLine) printManifest(stdout io.Writer) error {
 	if err != nil {
 		return usageError(err)
 	}
-	_, err = io.WriteString(stdout, manifest)
-	return err
+	return printText(manifest)(stdout)
 }
 
 // setManifestDefaults sets the flags whose default in a cluster differs from that on a laptop, unless they are given.
 // They then count as given, so that manifestArgs includes them.
-func (c *commandLine) setManifestDefaults() error {
+func (c *commandLine) setManifestDefaults() {
 	values := map[string]string{"pod-events": "off"}
 	if !c.Once {
 		values["leader-elect"] = "true"
@@ -40,11 +36,8 @@ func (c *commandLine) setManifestDefaults() error {
 	}
 	c.flags.Visit(func(given *flag.Flag) { delete(values, given.Name) })
 	for name, value := range values {
-		if err := c.flags.Set(name, value); err != nil {
-			return err
-		}
+		c.flags.Set(name, value) // These values are right, so there is no error.
 	}
-	return nil
 }
 
 // checkManifest returns an error if -manifest is given together with a flag that excludes it.
@@ -56,17 +49,9 @@ func (c *commandLine) checkManifest() error {
 		return errors.New("-manifest prints a Deployment, or with -once a CronJob, " +
 			"which has no kubeconfig and prunes nothing: leave out -kubeconfig, -context and -prune")
 	}
-	for _, part := range strings.Split(c.manifestParts, ",") {
-		if c.Once && deploy.IsForPrometheus(part) {
-			return fmt.Errorf("-manifest=%s is for a Deployment, not for a CronJob: leave out -once", part)
-		}
-	}
-	if c.Once && c.Listen != "" {
-		return errors.New("-manifest -once prints a CronJob, which ends too soon for probes and Prometheus: " +
-			"leave out -listen")
-	}
-	if c.Once && c.Page != "" {
-		return errors.New("-manifest -once prints a CronJob, which ends too soon to be looked at: leave out -page")
+	if c.Once && (c.Listen != "" || c.Page != "") {
+		return errors.New("-manifest -once prints a CronJob, which ends too soon for probes, Prometheus and a page: " +
+			"leave out -listen and -page")
 	}
 	if c.PageTokenFile != "" || c.Page != "" && !c.isPageLocal() {
 		return errors.New("-manifest mounts no token for the page: leave out -page-token-file, " +
@@ -80,9 +65,6 @@ func (c *commandLine) manifest() (string, error) {
 	port, err := c.manifestPort()
 	if err != nil {
 		return "", err
-	}
-	if port != 0 {
-		c.Listen = fmt.Sprintf(":%d", port) // without leading zeros, for manifestArgs
 	}
 	settings := deploy.Settings{
 		Name:           c.LeaseName,
@@ -139,15 +121,7 @@ func (c *commandLine) manifestArgs() []string {
 	return args
 }
 
-// flagsOfManifest are only for the manifest, and not for a podcount that runs.
-var flagsOfManifest = []string{
-	"manifest",
-	"manifest-namespace",
-	"manifest-node-selector",
-	"manifest-requests",
-	"manifest-limits",
-	"image",
-	"image-pull-secrets",
+// isOfManifest reports whether a flag is only for the manifest, and not for a podcount that runs.
+func isOfManifest(flag string) bool {
+	return strings.HasPrefix(flag, "manifest") || flag == "image" || flag == "image-pull-secrets"
 }
-
-func isOfManifest(flag string) bool { return slices.Contains(flagsOfManifest, flag) }

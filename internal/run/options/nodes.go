@@ -9,27 +9,14 @@ import (
 // NodeChoice selects nodes: those whose labels match at least one selector. It is the value of -total-nodes.
 type NodeChoice struct {
 	selectors []objectmeta.Selector
-	text      string // the selector that was given; "" for the default, which no single selector can express
-	isDefault bool
+	text      string // the selector that was given, or words for the default, which no single selector can express
 }
 
 // controlPlaneNodes selects the nodes of the control plane. Before Kubernetes 1.24 they had the label master.
 func controlPlaneNodes() NodeChoice {
-	return NodeChoice{
-		selectors: []objectmeta.Selector{
-			objectmeta.SelectorForKey("node-role.kubernetes.io/control-plane"),
-			objectmeta.SelectorForKey("node-role.kubernetes.io/master"),
-		},
-		isDefault: true,
-	}
-}
-
-// Describe returns the selector as it was given, or words for the default.
-func (c *NodeChoice) Describe() string {
-	if c.isDefault {
-		return "(the nodes of the control plane)"
-	}
-	return c.text
+	controlPlane, _ := objectmeta.ParseSelector("node-role.kubernetes.io/control-plane")
+	master, _ := objectmeta.ParseSelector("node-role.kubernetes.io/master")
+	return NodeChoice{[]objectmeta.Selector{controlPlane, master}, "(the nodes of the control plane)"}
 }
 
 // Matches reports whether a node is selected. The function label returns the value of the node's label with this key,
@@ -47,7 +34,7 @@ func (c *NodeChoice) Keys() []string {
 	return keys
 }
 
-// String returns the selector as it was given. It implements flag.Value.
+// String returns the selector as it was given, or words for the default. It implements flag.Value.
 func (c *NodeChoice) String() string { return c.text }
 
 // Set replaces the selectors by one, which has the syntax of kubectl -l. It implements flag.Value.

@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"podcount/deploy"
 	"podcount/internal/api/kube"
 	"podcount/internal/run/process"
 	"podcount/internal/view/logging"
+	"podcount/internal/view/page"
 )
 
 // Options are the values of the flags. Parse returns them checked.
@@ -64,19 +66,13 @@ type Options struct {
 
 	// Flags are all flags that matter while podcount runs, sorted by name, for /flagz. None holds a secret: they name
 	// files that do, and kubeconfig.Load refuses a -master with a password.
-	Flags []FlagValue
+	Flags []page.Flag
 
-	own map[string]any // pointers to the values of the flags that Int, String, Duration and Bool register, by name
+	own map[string]any // pointers to the values of the flags that NewFlag registers, by name
 }
-
-// FlagValue is a flag with its value.
-type FlagValue struct{ Name, Value string }
 
 // Program describes the program whose flags Parse reads.
-type Program struct {
-	Controllers []Controller
-	PodFields   []string // the fields of pods that -field-selector may name
-}
+type Program struct{ Controllers []Controller }
 
 // Controller describes a controller that -controllers can switch on and off.
 type Controller struct {
@@ -108,6 +104,14 @@ func (o *Options) OnceFlag() string {
 	return "-once"
 }
 
+// StoppedEarly returns the error of -once if podcount is stopped before all was done. Without -once it returns nil.
+func (o *Options) StoppedEarly() error {
+	if !o.Once {
+		return nil
+	}
+	return fmt.Errorf("%s: stopped before all was done", o.OnceFlag())
+}
+
 // StuckAfter returns how long a reconcile may take before its worker counts as stuck: one wait for -qps, and two
 // requests.
 func (o *Options) StuckAfter() time.Duration {
@@ -124,47 +128,41 @@ var ErrPrinted = errors.New("the output that the flags asked for was printed")
 func Parse(args []string, stdout io.Writer, program Program) (*Options, error) {
 	c := newCommandLine(program)
 	err := c.flags.Parse(args)
-	asksForHelp := errors.Is(err, flag.ErrHelp)
-	if err != nil && !asksForHelp {
-		return nil, usageError(err)
-	}
-	show, err := c.showWord()
-	if err != nil && !asksForHelp {
-		return nil, usageError(err)
-	}
+	words := strings.Join(c.flags.Args(), " ")
+	var show func(io.Writer) error // prints what the flags ask for, if they only ask for output
 	switch {
-	case asksForHelp:
-		show = c.printHelp
+	case errors.Is(err, flag.ErrHelp):
+		show, err = printText(c.help()), nil
+	case err != nil: // It is returned below.
+	case words != "":
+		show, err = c.showWords(words)
 	case c.showsVersion:
-		show = printVersion
+		show = printText(process.Describe())
 	case c.showsSource:
 		show = printSource
 	case c.controllerList == "help":
-		show = c.listControllers
+		show = printText(c.listOfControllers())
 	case c.manifestParts != "":
 		show = c.printManifest
+	default:
+		err = c.check()
+	}
+	if err != nil {
+		return nil, usageError(err)
 	}
 	if show != nil {
 		return nil, cmp.Or(show(stdout), ErrPrinted)
-	}
-	if err := c.check(); err != nil {
-		return nil, usageError(err)
 	}
 	c.Flags = c.flagValues()
 	return c.Options, nil
 }
 
 // flagValues returns the values for Options.Flags.
-func (c *commandLine) flagValues() (values []FlagValue) {
+func (c *commandLine) flagValues() (values []page.Flag) {
 	c.flags.VisitAll(func(f *flag.Flag) {
-		if isOfManifest(f.Name) || f.Name == "version" || f.Name == "source" {
-			return
+		if !isOfManifest(f.Name) && f.Name != "version" && f.Name != "source" {
+			values = append(values, page.Flag{Name: f.Name, Value: f.Value.String()})
 		}
-		value := f.Value.String()
-		if f.Name == "total-nodes" {
-			value = c.TotalNodes.Describe() // "" would mean every node.
-		}
-		values = append(values, FlagValue{f.Name, value})
 	})
 	return values
 }
@@ -173,14 +171,12 @@ func usageError(err error) error {
 	return UsageError{fmt.Errorf("%w (podcount -h lists the flags)", err)}
 }
 
-func (c *commandLine) printHelp(stdout io.Writer) error {
-	_, err := io.WriteString(stdout, c.help())
-	return err
-}
-
-func printVersion(stdout io.Writer) error {
-	_, err := io.WriteString(stdout, process.Describe())
-	return err
+// printText returns a function that prints a text.
+func printText(text string) func(io.Writer) error {
+	return func(stdout io.Writer) error {
+		_, err := io.WriteString(stdout, text)
+		return err
+	}
 }
 
 // printSource writes the source as a tar, which nobody wants to see on a terminal.
@@ -191,17 +187,15 @@ func printSource(stdout io.Writer) error {
 	return process.WriteSource(stdout)
 }
 
-// listControllers prints a line about each controller.
-func (c *commandLine) listControllers(stdout io.Writer) error {
+// listOfControllers returns a line about each controller.
+func (c *commandLine) listOfControllers() string {
+	var lines strings.Builder
 	for _, controller := range c.program.Controllers {
 		state := "on"
 		if controller.Off {
 			state = "off"
 		}
-		_, err := fmt.Fprintf(stdout, "%-12s %-4s %s\n", controller.Name, state, controller.About)
-		if err != nil {
-			return err
-		}
+		fmt.Fprintf(&lines, "%-12s %-4s %s\n", controller.Name, state, controller.About)
 	}
-	return nil
+	return lines.String()
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 // Go runs f in a goroutine. The channel is closed when f has returned.
@@ -65,4 +67,27 @@ func (g *Group) addRunning(name string, change int) {
 	if g.running[name] == 0 {
 		delete(g.running, name)
 	}
+}
+
+// Stopwatch measures how long something takes that may hang. The zero value stands still. Any goroutine may read it.
+type Stopwatch struct {
+	began atomic.Pointer[time.Time] // nil while it stands still
+}
+
+// Start lets the stopwatch run from 0.
+func (s *Stopwatch) Start() {
+	now := time.Now()
+	s.began.Store(&now)
+}
+
+// Stop lets it stand still.
+func (s *Stopwatch) Stop() { s.began.Store(nil) }
+
+// Elapsed returns how long the stopwatch has been running. It returns 0 if it stands still.
+func (s *Stopwatch) Elapsed() time.Duration {
+	began := s.began.Load()
+	if began == nil {
+		return 0
+	}
+	return time.Since(*began)
 }

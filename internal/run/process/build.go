@@ -22,16 +22,13 @@ var (
 //go:embed source.tar.gz
 var packedSource string
 
-// errNoSource is the error of WriteSource in a program that was built by a plain `go build`.
-var errNoSource = errors.New("-source: this podcount was built without its source: `make build` includes it")
-
 // WriteSource writes the source of the program as a tar. All files are in one folder, such as podcount-v1.1.0.
 // `make build` in that folder builds the same bytes again, with the same version of Go.
 func WriteSource(w io.Writer) error { return unpack(packedSource, w) }
 
 func unpack(packed string, w io.Writer) error {
-	if packed == "" {
-		return errNoSource
+	if packed == "" { // after a plain `go build`
+		return errors.New("-source: this podcount was built without its source: `make build` includes it")
 	}
 	source, err := gzip.NewReader(strings.NewReader(packed))
 	if err != nil {

@@ -3,7 +3,6 @@ package process
 import (
 	"bytes"
 	"compress/gzip"
-	"errors"
 	"io"
 	"runtime"
 	"strings"
@@ -27,9 +26,7 @@ func TestSourceIsWrittenUncompressed(t *testing.T) {
 func TestProgramWithoutItsSourceSaysHowToBuildItWithIt(t *testing.T) {
 	var out strings.Builder
 	err := WriteSource(&out)
-	if !errors.Is(err, errNoSource) {
-		t.Errorf("got %v, not %v: a tree must have an empty source.tar.gz", err, errNoSource)
-	}
+	testkit.WantError(t, "WriteSource, because the tree's source.tar.gz is empty", err, "`make build` includes it")
 	testkit.WantEqual(t, "the source", out.String(), "")
 }
 

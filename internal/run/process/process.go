@@ -1,6 +1,6 @@
 // Package process deals with the process as a whole: what it was built from, its resources, its signals, its shutdown
 // and its exit. Its goroutines can have names (Group), an end to wait for (Go, IsClosed), and a time after which they
-// hang (Stopwatch). A Tally counts for the last line of a process that runs once.
+// hang (Stopwatch).
 package process
 
 import (

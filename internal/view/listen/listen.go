@@ -55,10 +55,7 @@ func Listen(ctx context.Context, address string, handler http.Handler, log *slog
 	if err != nil {
 		return nil, err
 	}
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, errors.Join(err, listener.Close())
-	}
+	host, _, _ := net.SplitHostPort(address) // It has been possible to listen on it.
 	return &Server{
 		http: newServer(handler, log),
 		listener: &cappedListener{

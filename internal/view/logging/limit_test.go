@@ -47,7 +47,7 @@ func TestNoLineIsLongerThanItsLimit(t *testing.T) {
 				var out bytes.Buffer
 				log(slog.New(NewHandler(&out, s, slog.LevelInfo)))
 				what := fmt.Sprintf("the line in %s, with %s of %q", style, name, char)
-				testkit.WantBetween(t, what, out.Len(), 50, lineLimit)
+				testkit.WantBetween(t, what, out.Len(), 40, lineLimit)
 				if s.form == jsonLines && !json.Valid(out.Bytes()) {
 					t.Errorf("%s is not valid: %s", what, out.String())
 				}

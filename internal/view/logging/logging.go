@@ -58,18 +58,18 @@ func IsTerminal(w io.Writer) bool {
 //
 // Each line has at most 4 KiB. Longer values are cut off, with a mark.
 func NewHandler(w io.Writer, style Style, level slog.Level) slog.Handler {
-	return &limitedHandler{next: newStyleHandler(w, style, level), maxSize: lineLimit}
-}
-
-func newStyleHandler(w io.Writer, style Style, level slog.Level) slog.Handler {
+	line := &lineBuffer{w: w}
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: simplify}
+	var next slog.Handler
 	switch style.form {
+	case logfmt:
+		next = slog.NewTextHandler(line, options)
 	case jsonLines:
-		return slog.NewJSONHandler(w, options)
+		next = slog.NewJSONHandler(line, options)
 	case terminal:
-		return &terminalHandler{w: w, level: level, color: style.color}
+		next = &terminalHandler{w: line, level: level, color: style.color}
 	}
-	return slog.NewTextHandler(w, options)
+	return &limitedHandler{next: next, line: line}
 }
 
 // simplify makes two kinds of values easier to read. It shows every level below INFO as DEBUG, instead of DEBUG+2 or

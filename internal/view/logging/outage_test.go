@@ -18,11 +18,11 @@ func TestOutageIsLoggedFromBeginningToEnd(t *testing.T) {
 	testOutage(t, func(t *testing.T, o *Outage, log *bytes.Buffer) {
 		o.Worked("watch")
 		wantLines(t, "before the outage", log)
-		o.Failed("watch", "cannot watch", time.Minute, "err", errRefused)
+		o.Failed("watch", "cannot watch", time.Minute, errRefused)
 		wantLines(t, "at the beginning", log, `level=WARN msg="cannot watch" kind=Pod err="connection refused"`)
 		for range 29 {
 			<-time.After(3900 * time.Millisecond)
-			o.Failed("watch", "cannot watch", time.Minute, "err", errRefused)
+			o.Failed("watch", "cannot watch", time.Minute, errRefused)
 		}
 		<-time.After(8900 * time.Millisecond)
 		wantLines(t, "within two minutes", log,
@@ -65,12 +65,12 @@ func wantLines(t *testing.T, when string, log *bytes.Buffer, want ...string) {
 
 func TestOutageIsOverOnceAllPartsWork(t *testing.T) {
 	testOutage(t, func(t *testing.T, o *Outage, log *bytes.Buffer) {
-		o.Failed("node a", "cannot write", time.Minute)
-		o.Failed("node b", "cannot write", time.Minute)
+		o.Failed("node a", "cannot write", time.Minute, errRefused)
+		o.Failed("node b", "cannot write", time.Minute, errRefused)
 		<-time.After(61 * time.Second)
 		wantLines(t, "after a minute", log,
-			`level=WARN msg="cannot write" kind=Pod`,
-			`level=WARN msg="cannot write" kind=Pod for=1m0s failed_tries=2 failing=2`)
+			`level=WARN msg="cannot write" kind=Pod err="connection refused"`,
+			`level=WARN msg="cannot write" kind=Pod for=1m0s failed_tries=2 failing=2 err="connection refused"`)
 		o.Worked("node a")
 		wantLines(t, "when one part works", log)
 		o.Worked("node b")
@@ -82,15 +82,15 @@ func TestOutageIsOverOnceAllPartsWork(t *testing.T) {
 func TestLongPauseEndsWithAnotherProblem(t *testing.T) {
 	testOutage(t, func(t *testing.T, o *Outage, log *bytes.Buffer) {
 		for range 20 {
-			o.Failed("watch", "cannot watch", 10*time.Minute, "err", "403")
+			o.Failed("watch", "cannot watch", 10*time.Minute, errForbidden)
 			<-time.After(61 * time.Second)
 		}
 		wantLines(t, "within 20 minutes", log,
-			`level=WARN msg="cannot watch" kind=Pod err=403`,
-			`level=WARN msg="cannot watch" kind=Pod for=10m0s failed_tries=10 err=403`,
-			`level=WARN msg="cannot watch" kind=Pod for=20m0s failed_tries=20 err=403`)
+			`level=WARN msg="cannot watch" kind=Pod err=forbidden`,
+			`level=WARN msg="cannot watch" kind=Pod for=10m0s failed_tries=10 err=forbidden`,
+			`level=WARN msg="cannot watch" kind=Pod for=20m0s failed_tries=20 err=forbidden`)
 		<-time.After(2 * time.Minute)
-		o.Failed("watch", "cannot watch", time.Minute, "err", errRefused)
+		o.Failed("watch", "cannot watch", time.Minute, errRefused)
 		wantLines(t, "at the first other error", log,
 			`level=WARN msg="cannot watch" kind=Pod for=22m20s failed_tries=21 err="connection refused"`)
 	})
@@ -100,7 +100,7 @@ func TestLongPauseEndsWithAnotherProblem(t *testing.T) {
 func TestOutagesInARowAreLimited(t *testing.T) {
 	testOutage(t, func(t *testing.T, o *Outage, log *bytes.Buffer) {
 		for range 310 {
-			o.Failed("watch", "cannot watch", time.Minute)
+			o.Failed("watch", "cannot watch", time.Minute, errRefused)
 			<-time.After(500 * time.Millisecond)
 			o.Worked("watch")
 			<-time.After(500 * time.Millisecond)
@@ -109,19 +109,20 @@ func TestOutagesInARowAreLimited(t *testing.T) {
 		testkit.WantNumber(t, "lines in 310 seconds", len(lines), 2*2*maxAnnounced)
 		sixth := lines[2*maxAnnounced]
 		testkit.WantEqual(t, "the sixth announcement", sixth,
-			`level=WARN msg="cannot watch" kind=Pod unannounced_outages=295`)
+			`level=WARN msg="cannot watch" kind=Pod unannounced_outages=295 err="connection refused"`)
 
-		o.Failed("watch", "cannot watch", time.Minute)
+		o.Failed("watch", "cannot watch", time.Minute, errRefused)
 		<-time.After(5 * time.Minute)
-		o.Failed("watch", "cannot watch", time.Minute)
+		o.Failed("watch", "cannot watch", time.Minute, errRefused)
 		testkit.WantEqual(t, "the announcement of an outage that lasts", takeLines(log)[0],
-			`level=WARN msg="cannot watch" kind=Pod for=5m0s failed_tries=2 unannounced_outages=5`)
+			`level=WARN msg="cannot watch" kind=Pod for=5m0s failed_tries=2 unannounced_outages=5 `+
+				`err="connection refused"`)
 	})
 }
 
 func TestStoppedOutageLogsNoReminder(t *testing.T) {
 	testOutage(t, func(t *testing.T, o *Outage, log *bytes.Buffer) {
-		o.Failed("watch", "cannot watch", time.Minute)
+		o.Failed("watch", "cannot watch", time.Minute, errRefused)
 		takeLines(log)
 		o.Stop()
 		<-time.After(time.Hour)
@@ -131,7 +132,7 @@ func TestStoppedOutageLogsNoReminder(t *testing.T) {
 
 func TestPartThatIsNotTriedAnyMoreIsNotRemindedOf(t *testing.T) {
 	testOutage(t, func(t *testing.T, o *Outage, log *bytes.Buffer) {
-		o.Failed("watch", "cannot watch", time.Minute)
+		o.Failed("watch", "cannot watch", time.Minute, errRefused)
 		<-time.After(maxTryInterval)
 		takeLines(log)
 		<-time.After(time.Hour)
@@ -141,7 +142,7 @@ func TestPartThatIsNotTriedAnyMoreIsNotRemindedOf(t *testing.T) {
 
 func TestPartThatIsGivenUpIsNotLogged(t *testing.T) {
 	testOutage(t, func(t *testing.T, o *Outage, log *bytes.Buffer) {
-		o.Failed("post", "cannot post", time.Minute)
+		o.Failed("post", "cannot post", time.Minute, errRefused)
 		takeLines(log)
 		o.GiveUp("post")
 		<-time.After(time.Hour)
@@ -154,8 +155,9 @@ func TestChronicPartHidesNoOutage(t *testing.T) {
 		failChronically(o, 20*time.Minute)
 		takeLines(log)
 		<-time.After(time.Second)
-		o.Failed("a", "cannot write", time.Minute, "key", "a")
-		wantLines(t, "when another part fails", log, `level=WARN msg="cannot write" kind=Pod failing=2 key=a`)
+		o.Failed("a", "cannot write", time.Minute, errRefused, "key", "a")
+		wantLines(t, "when another part fails", log,
+			`level=WARN msg="cannot write" kind=Pod failing=2 key=a err="connection refused"`)
 		<-time.After(5 * time.Second)
 		o.Worked("a")
 		wantLines(t, "when that part works", log,
@@ -171,7 +173,7 @@ func TestChronicPartHidesNoOutage(t *testing.T) {
 // failChronically lets the part "bad" fail every 30 s for d, while the part "good" works.
 func failChronically(o *Outage, d time.Duration) {
 	for range d / (30 * time.Second) {
-		o.Failed("bad", "cannot write", time.Minute, "key", "bad")
+		o.Failed("bad", "cannot write", time.Minute, errRefused, "key", "bad")
 		<-time.After(30 * time.Second)
 		o.Worked("good")
 	}
@@ -180,7 +182,7 @@ func failChronically(o *Outage, d time.Duration) {
 func TestRecoveredChronicPartEndsNoOtherOutage(t *testing.T) {
 	testOutage(t, func(t *testing.T, o *Outage, log *bytes.Buffer) {
 		failChronically(o, 20*time.Minute)
-		o.Failed("a", "cannot write", time.Minute, "key", "a")
+		o.Failed("a", "cannot write", time.Minute, errRefused, "key", "a")
 		takeLines(log)
 		<-time.After(5 * time.Second)
 		o.Worked("bad")
@@ -194,12 +196,12 @@ func TestRecoveredChronicPartEndsNoOtherOutage(t *testing.T) {
 
 func TestOutageTellsItsNewestFailure(t *testing.T) {
 	testOutage(t, func(t *testing.T, o *Outage, _ *bytes.Buffer) {
-		o.Failed("list", "cannot list", time.Minute, "err", errRefused)
+		o.Failed("list", "cannot list", time.Minute, errRefused)
 		<-time.After(time.Second)
-		o.Failed("watch", "cannot watch", time.Minute)
+		o.Failed("watch", "cannot watch", time.Minute, errForbidden)
 		problem, isFailing := o.Problem()
 		testkit.WantEqual(t, "isFailing", isFailing, true)
-		testkit.WantEqual(t, "the newest failure", problem, Problem{Text: "cannot watch"})
+		testkit.WantEqual(t, "the newest failure", problem, Problem{Text: "cannot watch: forbidden", Err: errForbidden})
 		o.Worked("watch")
 		problem, _ = o.Problem()
 		want := Problem{Text: "cannot list: connection refused", Err: errRefused}

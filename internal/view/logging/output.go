@@ -3,7 +3,9 @@ package logging
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,41 +25,27 @@ type Output struct {
 	limit  int // the maximum of bytes
 	report func(missing int) (line []byte)
 	lost   atomic.Int64  // how many lines were dropped since the start
-	wake   chan struct{} // holds a token while run has work to do
 	ended  chan struct{} // closed when run has ended
 
 	mu       sync.Mutex // guards the fields below
-	buffer   []bufferEntry
-	bytes    int // the length of all lines in the buffer
+	wake     *sync.Cond // tells run that there is a line in the buffer, or that the Output is closed
+	buffer   [][]byte   // A line stays here while it is being written, so that the limit and Close count it.
+	bytes    int        // the length of all lines in the buffer
+	missing  int        // how many lines were dropped since the last report
 	isClosed bool
 
 	// isDropping becomes true when a line does not fit, and false when half of the buffer is free. Meanwhile, all lines
 	// are dropped, even short ones that fit: one large gap is easier to read than many small ones.
 	isDropping bool
-
-	// Only run uses the fields below.
-	missing   int  // how many lines were dropped since the last report
-	isRefused bool // the file refused the last line
-}
-
-// bufferEntry is a line, or a gap where lines were dropped.
-type bufferEntry struct {
-	line    []byte // nil for a gap
-	dropped int    // how many lines were dropped in a gap
 }
 
 // NewOutput makes an Output, which the caller must close. Its buffer holds up to limit bytes of lines.
 //
 // report returns a line for the file that says how many lines are missing. It may also report that elsewhere, and
-// return nil. The Output's goroutine calls it.
+// return nil. It must not write to the Output.
 func NewOutput(file io.Writer, limit int, report func(missing int) (line []byte)) *Output {
-	o := &Output{
-		file:   file,
-		limit:  limit,
-		report: report,
-		wake:   make(chan struct{}, 1),
-		ended:  make(chan struct{}),
-	}
+	o := &Output{file: file, limit: limit, report: report, ended: make(chan struct{})}
+	o.wake = sync.NewCond(&o.mu)
 	go o.run()
 	return o
 }
@@ -66,37 +54,26 @@ func NewOutput(file io.Writer, limit int, report func(missing int) (line []byte)
 func (o *Output) Write(line []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.bytes+len(line) > o.limit {
+	if len(o.buffer) > 0 && o.bytes+len(line) > o.limit {
 		o.isDropping = true
-	} else if o.bytes <= o.limit/2 {
-		o.isDropping = false
 	}
 	if o.isClosed || o.isDropping {
 		o.dropLocked()
 	} else {
-		o.buffer = append(o.buffer, bufferEntry{line: bytes.Clone(line)})
-		o.bytes += len(line)
+		o.addLocked(bytes.Clone(line))
 	}
-	o.wakeUp()
 	return len(line), nil
 }
 
-// dropLocked adds a dropped line to the gap at the end of the buffer.
-func (o *Output) dropLocked() {
-	o.lost.Add(1)
-	last := len(o.buffer) - 1
-	if last >= 0 && o.buffer[last].dropped > 0 {
-		o.buffer[last].dropped++
-		return
-	}
-	o.buffer = append(o.buffer, bufferEntry{dropped: 1})
+func (o *Output) addLocked(line []byte) {
+	o.buffer = append(o.buffer, line)
+	o.bytes += len(line)
+	o.wake.Signal()
 }
 
-func (o *Output) wakeUp() {
-	select {
-	case o.wake <- struct{}{}:
-	default: // There is already a token.
-	}
+func (o *Output) dropLocked() {
+	o.lost.Add(1)
+	o.missing++
 }
 
 // Lost returns how many lines have been dropped since the start.
@@ -108,129 +85,152 @@ func (o *Output) Lost() int64 { return o.lost.Load() }
 func (o *Output) Close(ctx context.Context, idleTimeout, stopTimeout time.Duration) {
 	o.mu.Lock()
 	o.isClosed = true
+	o.wake.Signal()
 	o.mu.Unlock()
-	o.wakeUp()
+	late := make(chan struct{})
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopTimeout, func() { close(late) }) })()
 	for {
-		before := o.countLines()
-		if o.endsWithin(ctx, idleTimeout, stopTimeout) {
+		before := o.waiting()
+		isLate := false
+		select {
+		case <-o.ended:
 			return
+		case <-late:
+			isLate = true
+		case <-time.After(idleTimeout):
 		}
-		left := o.countLines()
-		if left == before || ctx.Err() != nil {
+		if left := o.waiting(); isLate || left == before {
 			o.lost.Add(int64(left))
 			return
 		}
 	}
 }
 
-// endsWithin reports whether run ends within idleTimeout, or within stopTimeout after the end of ctx.
-func (o *Output) endsWithin(ctx context.Context, idleTimeout, stopTimeout time.Duration) bool {
-	select {
-	case <-o.ended:
-		return true
-	case <-time.After(idleTimeout):
-		return false
-	case <-ctx.Done():
-	}
-	select {
-	case <-o.ended:
-		return true
-	case <-time.After(min(idleTimeout, stopTimeout)):
-		return false
-	}
-}
-
-// countLines returns how many lines are in the buffer.
-func (o *Output) countLines() (lines int) {
+// waiting returns how many lines are in the buffer.
+func (o *Output) waiting() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for _, entry := range o.buffer {
-		if entry.line != nil {
-			lines++
-		}
-	}
-	return lines
+	return len(o.buffer)
 }
 
 // run writes lines to the file until the Output is closed and its buffer is empty. It is the Output's own goroutine.
 func (o *Output) run() {
 	defer close(o.ended)
-	for range o.wake {
-		// Read this before the buffer is emptied: a closed Output gets no more lines, so its buffer stays empty.
-		wasClosed := o.wasClosed()
-		o.emptyBuffer()
-		if wasClosed {
-			return
-		}
+	for line, ok := o.first(); ok; line, ok = o.first() {
+		_, err := o.file.Write(line)
+		o.removeFirst(err)
 	}
 }
 
-func (o *Output) wasClosed() bool {
+// first waits for a line. ok is false if there will be none, because the Output is closed.
+func (o *Output) first() (line []byte, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.isClosed
-}
-
-// emptyBuffer writes all lines in the buffer. An entry stays in the buffer while it is being written, so that the limit
-// and Close count it.
-func (o *Output) emptyBuffer() {
-	for {
-		entry, ok := o.firstEntry()
-		if !ok {
-			return
-		}
-		o.write(entry)
-		o.removeFirst(entry)
+	for len(o.buffer) == 0 && !o.isClosed {
+		o.wake.Wait()
 	}
-}
-
-func (o *Output) firstEntry() (entry bufferEntry, ok bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	if len(o.buffer) == 0 {
-		return bufferEntry{}, false
+		return nil, false
 	}
 	return o.buffer[0], true
 }
 
-// removeFirst removes the first entry, which was written. If it is a gap that has grown meanwhile, the new part stays.
-func (o *Output) removeFirst(written bufferEntry) {
+// removeFirst removes the first line, which the file has taken, or has refused with an error. If lines are missing, and
+// the file takes lines, it adds a report where they are missing. The file may refuse that as any other line.
+func (o *Output) removeFirst(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if grown := o.buffer[0].dropped - written.dropped; grown > 0 {
-		o.buffer[0].dropped = grown
-		return
-	}
-	o.buffer[0] = bufferEntry{} // The array of the buffer must not keep the line.
+	o.bytes -= len(o.buffer[0])
+	o.buffer[0] = nil // The array of the buffer must not keep the line.
 	o.buffer = o.buffer[1:]
-	o.bytes -= len(written.line)
 	if len(o.buffer) == 0 {
 		o.buffer = nil // Nor may the array stay after a burst of lines.
 	}
-}
-
-// write writes a line to the file, or counts the lines in a gap. If lines are missing and the file accepts lines, it
-// reports how many are missing.
-func (o *Output) write(entry bufferEntry) {
-	if entry.line == nil {
-		o.missing += entry.dropped
-	} else {
-		o.writeLine(entry.line)
+	if o.bytes <= o.limit/2 {
+		o.isDropping = false
 	}
-	if o.missing == 0 || o.isRefused {
+	if err != nil {
+		o.dropLocked()
 		return
 	}
-	if line := o.report(o.missing); line != nil {
-		o.file.Write(line) // If this fails, the report is lost, but Lost still returns the number.
+	if o.missing > 0 && !o.isDropping {
+		if line := o.report(o.missing); line != nil {
+			o.addLocked(line)
+		}
+		o.missing = 0
 	}
-	o.missing = 0
 }
 
-func (o *Output) writeLine(line []byte) {
-	_, err := o.file.Write(line)
-	o.isRefused = err != nil
-	if o.isRefused {
-		o.lost.Add(1)
-		o.missing++
+// closeTimeout is how long Outputs.Close waits for the last lines of stdout, and again for those of stderr.
+// docs/operating.md shows the same number.
+const closeTimeout = time.Second
+
+// The output of -once is its product, so it gets a larger buffer and more time than a log.
+const (
+	onceOutputLimit = 16 << 20    // bytes
+	onceIdleTimeout = time.Minute // how long Close waits for a reader that reads nothing
+)
+
+// Outputs are the stdout and stderr of a program, to which writes never block. Lines that nobody reads are dropped and
+// counted.
+type Outputs struct {
+	Log    *slog.Logger // writes to Stderr
+	Stdout *Output
+	Stderr *Output
+
+	options OutputsOptions
+}
+
+// OutputsOptions configure Outputs.
+type OutputsOptions struct {
+	Style  Style      // of the log
+	Level  slog.Level // of the log
+	Once   bool       // Stdout has the product of -once, so no line of it may be lost.
+	DryRun bool       // The log is part of that product, because it shows what would be written.
+}
+
+// NewOutputs makes Outputs, which the caller must close.
+func NewOutputs(stdout, stderr io.Writer, o OutputsOptions) *Outputs {
+	limit := OutputLimit
+	if o.Once {
+		limit = onceOutputLimit
 	}
+	out := &Outputs{options: o}
+	out.Stderr = NewOutput(stderr, limit, func(missing int) []byte {
+		var line bytes.Buffer
+		log := slog.New(NewHandler(&line, o.Style, o.Level))
+		log.Warn("log lines were dropped, because stderr was not read, or failed", "lines", missing)
+		return line.Bytes()
+	})
+	out.Log = slog.New(NewHandler(out.Stderr, o.Style, o.Level))
+	out.Stdout = NewOutput(stdout, limit, func(missing int) []byte {
+		out.Log.Warn("printed lines were dropped, because stdout was not read, or failed", "lines", missing)
+		return nil
+	})
+	return out
+}
+
+// Close waits until the last lines are written, but at most closeTimeout for each output. -once waits longer: until ctx
+// has ended, or until nobody has read a line for onceIdleTimeout. Close returns an error if -once has lost lines of its
+// product.
+func (out *Outputs) Close(ctx context.Context) error {
+	waiting, stopWaiting := context.WithCancel(ctx)
+	defer stopWaiting()
+	if !out.options.Once {
+		stopWaiting()
+	}
+	// Close stdout first, because its lost lines are reported on stderr.
+	out.Stdout.Close(waiting, onceIdleTimeout, closeTimeout)
+	out.Stderr.Close(waiting, onceIdleTimeout, closeTimeout)
+	if !out.options.Once {
+		return nil
+	}
+	lost := out.Stdout.Lost()
+	if out.options.DryRun {
+		lost += out.Stderr.Lost()
+	}
+	if lost > 0 {
+		return fmt.Errorf("-once: %d lines of output were lost, because the reader was too slow or stopped", lost)
+	}
+	return nil
 }

@@ -81,6 +81,7 @@ func TestFullOutputDropsShortLinesToo(t *testing.T) {
 		reading := make(chan struct{})
 		o := NewOutput(&stuckPipe{&read, reading}, 100, reportMissing)
 		defer o.Close(endedContext(t), time.Minute, time.Second)
+		synctest.Wait() // The Output waits for a line. If Write wrote it, this would be a deadlock.
 		long := strings.Repeat("x", 39) + "\n"
 		short := "short\n"
 		fmt.Fprint(o, long)
@@ -114,6 +115,7 @@ func TestOutputReportsLinesThatTheFileRefused(t *testing.T) {
 		synctest.Wait()
 		isBroken = false
 		fmt.Fprintln(o, "line 3")
+		synctest.Wait()
 		fmt.Fprintln(o, "line 4")
 		synctest.Wait()
 		testkit.WantEqual(t, "lines", read.String(), "line 3\n3 missing\nline 4\n")
@@ -149,8 +151,8 @@ func TestOutputForgetsLinesThatAreWritten(t *testing.T) {
 
 		goOn <- struct{}{}
 		synctest.Wait()
-		if array[0].line != nil {
-			t.Errorf("the array of the buffer still has the line %q", array[0].line)
+		if array[0] != nil {
+			t.Errorf("the array of the buffer still has the line %q", array[0])
 		}
 		close(goOn)
 		synctest.Wait()

@@ -32,7 +32,7 @@ func TestServerThatIsAwayGetsOneLineAMinute(t *testing.T) {
 	testServerOutage(t, func(t *testing.T, server *ServerOutage, pods *Outage, log *bytes.Buffer) {
 		for range 20 {
 			server.Failed(errRefused)
-			pods.Failed("watch", "cannot watch", time.Minute, "err", errRefused)
+			pods.Failed("watch", "cannot watch", time.Minute, errRefused)
 			testkit.Pass(5 * time.Second)
 		}
 		wantLines(t, "in 100 s", log,
@@ -44,7 +44,7 @@ func TestServerThatIsAwayGetsOneLineAMinute(t *testing.T) {
 		pods.Worked("watch")
 		wantLines(t, "at the end", log, `level=INFO msg="API server: reached again after 1m40s" failed_tries=20`)
 
-		pods.Failed("watch", "cannot watch", time.Minute, "err", errForbidden)
+		pods.Failed("watch", "cannot watch", time.Minute, errForbidden)
 		wantLines(t, "the next outage, which counts no muted one", log,
 			`level=WARN msg="cannot watch" kind=Pod err=forbidden`)
 	})
@@ -54,12 +54,12 @@ func TestServerThatIsAwayGetsOneLineAMinute(t *testing.T) {
 func TestRefusalIsNotMuted(t *testing.T) {
 	testServerOutage(t, func(t *testing.T, server *ServerOutage, pods *Outage, log *bytes.Buffer) {
 		server.Failed(errRefused)
-		pods.Failed("watch", "cannot watch", time.Minute, "err", errRefused)
+		pods.Failed("watch", "cannot watch", time.Minute, errRefused)
 		takeLines(log)
-		pods.Failed("watch", "cannot watch", time.Minute, "err", errForbidden)
+		pods.Failed("watch", "cannot watch", time.Minute, errForbidden)
 		wantLines(t, "the server answers", log, `level=WARN msg="cannot watch" kind=Pod for=0s failed_tries=2 err=forbidden`)
 		testkit.Pass(30 * time.Second)
-		pods.Failed("watch", "cannot watch", time.Minute, "err", errRefused)
+		pods.Failed("watch", "cannot watch", time.Minute, errRefused)
 		testkit.Pass(5 * time.Minute)
 		for _, line := range takeLines(log) {
 			testkit.WantText(t, line, "the API server cannot be reached")
@@ -76,11 +76,11 @@ func TestRefusalIsNotMuted(t *testing.T) {
 func TestFaultOfOnePartIsNotThatOfTheServer(t *testing.T) {
 	testServerOutage(t, func(t *testing.T, server *ServerOutage, pods *Outage, log *bytes.Buffer) {
 		server.Failed(errRefused)
-		pods.Failed("watch", "cannot watch", time.Minute, "err", errRefused)
+		pods.Failed("watch", "cannot watch", time.Minute, errRefused)
 		server.Worked()
 		takeLines(log)
 		testkit.Pass(time.Second)
-		pods.Failed("watch", "cannot watch", time.Minute, "err", errRefused)
+		pods.Failed("watch", "cannot watch", time.Minute, errRefused)
 		wantLines(t, "it still fails when the server is back", log,
 			`level=WARN msg="cannot watch" kind=Pod for=1s failed_tries=2 err="connection refused"`)
 	})

@@ -52,8 +52,7 @@ type terminalHandler struct {
 	w     io.Writer
 	level slog.Level
 	color bool
-	attrs []slog.Attr // from WithAttrs, with the names of their groups
-	group string      // from WithGroup; a prefix for the names of the attributes that follow
+	attrs []slog.Attr // from WithAttrs
 }
 
 // Every terminal supports these colours, and they are readable on black and on white.
@@ -69,91 +68,43 @@ func (h *terminalHandler) Enabled(_ context.Context, level slog.Level) bool { re
 
 func (h *terminalHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	next := *h
-	next.attrs = slices.Clone(h.attrs)
-	for _, a := range attrs {
-		next.attrs = append(next.attrs, h.inGroup(a))
-	}
+	next.attrs = slices.Concat(h.attrs, attrs)
 	return &next
 }
 
-func (h *terminalHandler) WithGroup(name string) slog.Handler {
-	next := *h
-	next.group += name + "."
-	return &next
-}
+// WithGroup leaves the names of attributes as they are: a short line shows no groups.
+func (h *terminalHandler) WithGroup(string) slog.Handler { return h }
 
-// inGroup returns the attribute with the group's prefix before its name.
-func (h *terminalHandler) inGroup(a slog.Attr) slog.Attr {
-	if a.Key != "" {
-		a.Key = h.group + a.Key
-	}
-	return a
-}
-
-// terminalLine holds the attributes of a record, sorted into the parts of a line.
-type terminalLine struct {
-	change *Change         // replaces the message, if there is one
-	attrs  strings.Builder // all attributes without a place of their own
-	err    string          // comes last, because it is the longest part
-	stack  string          // is printed below the line, indented
-}
-
-func (l *terminalLine) add(a slog.Attr) {
-	if change, ok := a.Value.Any().(Change); ok {
-		l.change = &change
-		return
-	}
-	value := a.Value.Resolve().String()
-	switch a.Key {
-	case "err":
-		l.err = value
-	case "stack":
-		l.stack = value
-	default:
-		fmt.Fprintf(&l.attrs, "  %s=%s", a.Key, quoted(value))
-	}
-}
-
-// Handle writes a record with one call of Write.
+// Handle writes a record with one call of Write. A change replaces the message. The error comes last, because it is the
+// longest part, and the stack stands below the line.
 func (h *terminalHandler) Handle(_ context.Context, r slog.Record) error {
-	var line terminalLine
-	for _, a := range h.attrs {
-		line.add(a)
-	}
-	r.Attrs(func(a slog.Attr) bool {
-		line.add(h.inGroup(a))
-		return true
-	})
-	_, err := io.WriteString(h.w, h.format(r, &line))
-	return err
-}
-
-// format returns the text for a record whose attributes are in line.
-func (h *terminalHandler) format(r slog.Record, line *terminalLine) string {
-	var text strings.Builder
-	text.WriteString(h.colored(dim, r.Time.Format("15:04:05")) + "  ")
-	text.WriteString(h.levelWord(r.Level))
-	if line.change == nil {
-		text.WriteString(Printable(r.Message))
-	} else {
-		text.WriteString(h.formatChange(line.change))
-	}
-	text.WriteString(line.attrs.String())
-	if line.err != "" {
-		text.WriteString("  " + Printable(line.err))
-	}
-	text.WriteByte('\n')
-	for row := range strings.SplitSeq(strings.TrimSpace(line.stack), "\n") {
-		if row != "" {
-			text.WriteString("    " + Printable(row) + "\n")
+	message := Printable(r.Message)
+	var attrs, last, stack string
+	add := func(a slog.Attr) bool {
+		if c, isChange := a.Value.Any().(Change); isChange {
+			message = h.colored(green, c.Verb) + "  " + Printable(c.Object) + "  " + Printable(c.String())
+			return true
 		}
+		value := a.Value.Resolve().String()
+		switch a.Key {
+		case "err":
+			last = "  " + Printable(value)
+		case "stack":
+			for row := range strings.SplitSeq(strings.TrimSpace(value), "\n") {
+				stack += "\n    " + Printable(row)
+			}
+		default:
+			attrs += "  " + a.Key + "=" + quoted(value)
+		}
+		return true
 	}
-	return text.String()
-}
-
-// formatChange returns the text that replaces the message.
-func (h *terminalHandler) formatChange(c *Change) string {
-	return h.colored(green, c.Verb) + "  " + Printable(c.Object) + "  " + Printable(c.String())
+	for _, a := range h.attrs {
+		add(a)
+	}
+	r.Attrs(add)
+	stamp := h.colored(dim, r.Time.Format("15:04:05"))
+	_, err := fmt.Fprintf(h.w, "%s  %s%s%s%s%s\n", stamp, h.levelWord(r.Level), message, attrs, last, stack)
+	return err
 }
 
 // levelWord returns the word for a level, followed by two spaces. It returns "" for INFO, the usual level.

@@ -62,7 +62,7 @@ func TestTerminalShowsShortLines(t *testing.T) {
 		{
 			"group",
 			func(l *slog.Logger) { l.WithGroup("from").Info("moved", "x", 1) },
-			"moved  from.x=1",
+			"moved  x=1",
 		},
 		{
 			"stack below the line",

@@ -17,7 +17,6 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,49 +51,13 @@ var buckets = [...]float64{.0001, .001, .005, .025, .1, .25, .5, 1, 2, 4, 8, 15,
 var registered []Metric
 
 // Register adds a metric to every Registry that is made later. Call it in an init function: it is not safe for
-// concurrent use. It panics if a metric of this name exists, if Prometheus could not read the metric, or if the metric
-// breaks a rule that Type and Metric state.
+// concurrent use. It panics if a metric of this name exists, or if the metric has more than maxLabels labels.
 func Register(m Metric) {
-	for _, other := range All() {
-		if other.Name == m.Name {
-			panic("metrics: there is a metric " + m.Name + " already")
-		}
+	isThere := slices.ContainsFunc(All(), func(other Metric) bool { return other.Name == m.Name })
+	if isThere || len(m.Labels) > maxLabels {
+		panic(fmt.Sprintf("metrics: there is a metric %s already, or it has more than %d labels", m.Name, maxLabels))
 	}
-	m.mustBeValid()
 	registered = append(registered, m)
-}
-
-// mustBeValid panics if the metric breaks a rule.
-func (m Metric) mustBeValid() {
-	for _, name := range append([]string{m.Name}, m.Labels...) {
-		if !isName(name) {
-			panic(fmt.Sprintf("metrics: %q cannot be the name of a metric or a label", name))
-		}
-	}
-	if slices.Contains(m.Labels, "le") {
-		panic("metrics: " + m.Name + " has a label le, which is reserved for the buckets of histograms")
-	}
-	if len(m.Labels) > maxLabels {
-		panic(fmt.Sprintf("metrics: %s has more than %d labels", m.Name, maxLabels))
-	}
-	if m.Type != Gauge && m.Type != Counter && m.Type != Histogram {
-		panic(fmt.Sprintf("metrics: %s has the unknown type %q", m.Name, m.Type))
-	}
-	if strings.HasSuffix(m.Name, "_total") != (m.Type == Counter) {
-		panic("metrics: " + m.Name + ": the name of a counter must end in _total, and no other")
-	}
-	if m.Type == Histogram && !strings.HasSuffix(m.Name, "_seconds") {
-		panic("metrics: " + m.Name + ": the name of a histogram must end in _seconds")
-	}
-	if m.Help == "" {
-		panic("metrics: " + m.Name + " has no help")
-	}
-}
-
-// isName reports whether a metric or a label can have this name. Prometheus also allows capitals, but they are unusual.
-func isName(text string) bool {
-	const letters = "abcdefghijklmnopqrstuvwxyz_"
-	return text != "" && strings.Trim(text[:1], letters) == "" && strings.Trim(text, letters+"0123456789") == ""
 }
 
 // All returns every metric in the order of /metrics: first podcount's own, then the registered ones.
@@ -142,97 +105,61 @@ func NewRegistry() *Registry {
 
 // Set sets a gauge, or a counter whose number comes from elsewhere.
 func (r *Registry) Set(value float64, name string, labels ...string) {
-	f := r.family(name, len(labels))
-	if f.Type == Histogram {
-		panic("metrics: " + name + " is a histogram, which cannot be set")
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	f.seriesOf(labels).value = value
+	r.change(r.family(name, labels, Gauge, Counter), labels, func(s *series) { s.value = value })
 }
 
 // Count adds one to a counter.
 func (r *Registry) Count(name string, labels ...string) {
-	f := r.family(name, len(labels))
-	if f.Type != Counter {
-		panic("metrics: " + name + " is not a counter")
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	f.seriesOf(labels).value++
+	r.change(r.family(name, labels, Counter), labels, func(s *series) { s.value++ })
 }
 
 // Observe adds the time since start to a histogram.
 func (r *Registry) Observe(start time.Time, name string, labels ...string) {
-	f := r.family(name, len(labels))
-	if f.Type != Histogram {
-		panic("metrics: " + name + " is not a histogram")
-	}
 	took := time.Since(start).Seconds()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	s := f.seriesOf(labels)
-	s.value += took
-	for i, limit := range buckets {
-		if took <= limit {
-			s.bucketCounts[i]++
+	r.change(r.family(name, labels, Histogram), labels, func(s *series) {
+		s.value += took
+		for i, limit := range buckets {
+			if took <= limit {
+				s.bucketCounts[i]++
+			}
 		}
-	}
+	})
 }
 
 // Remove removes a series of a gauge, for example when the measured object is gone. It does nothing if the series does
 // not exist. Counters cannot be removed: if one came back, Prometheus would conclude that the program had restarted.
 func (r *Registry) Remove(name string, labels ...string) {
-	f := r.family(name, len(labels))
-	if f.Type != Gauge {
-		panic("metrics: " + name + " is not a gauge")
-	}
+	f := r.family(name, labels, Gauge)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(f.series, valuesOf(labels))
 }
 
-// Value is one series of a metric: the values of its labels, and its number.
-type Value struct {
-	Labels []string
-	Number float64
-}
-
-// Values returns all series of a gauge or a counter, in no particular order.
-func (r *Registry) Values(name string) (all []Value) {
+// family returns the metric of this name. It panics if there is none with so many labels and one of these types.
+func (r *Registry) family(name string, labels []string, types ...Type) *family {
 	f := r.byName[name]
-	if f == nil {
+	switch {
+	case f == nil:
 		panic("metrics: there is no metric " + name)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for labels, s := range f.series {
-		all = append(all, Value{Labels: labels[:len(f.Labels)], Number: s.value})
-	}
-	return all
-}
-
-// family returns the metric of this name, or panics.
-func (r *Registry) family(name string, labels int) *family {
-	f := r.byName[name]
-	if f == nil {
-		panic("metrics: there is no metric " + name)
-	}
-	if labels != len(f.Labels) {
-		panic(fmt.Sprintf("metrics: %s has %d labels, not %d", name, len(f.Labels), labels))
+	case len(labels) != len(f.Labels):
+		panic(fmt.Sprintf("metrics: %s has %d labels, not %d", name, len(f.Labels), len(labels)))
+	case !slices.Contains(types, f.Type):
+		panic(fmt.Sprintf("metrics: %s is a %s", name, f.Type))
 	}
 	return f
 }
 
-// seriesOf returns the series with these label values. A new one begins at 0. The caller holds Registry.mu.
-func (f *family) seriesOf(labels []string) *series {
+// change changes the series with these label values. A new one begins at 0.
+func (r *Registry) change(f *family, labels []string, change func(*series)) {
 	values := valuesOf(labels)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	s := f.series[values]
 	if s == nil {
 		s = new(series)
 		f.series[values] = s
 	}
-	return s
+	change(s)
 }
 
 func valuesOf(labels []string) (values labelValues) {
@@ -250,7 +177,7 @@ func (r *Registry) Text() string {
 		out.WriteString("# HELP " + f.Name + " " + escapeHelp.Replace(f.Help) + "\n")
 		out.WriteString("# TYPE " + f.Name + " " + string(f.Type) + "\n")
 		all := slices.Collect(maps.Keys(f.series))
-		sort.Slice(all, func(i, j int) bool { return slices.Compare(all[i][:], all[j][:]) < 0 })
+		slices.SortFunc(all, func(a, b labelValues) int { return slices.Compare(a[:], b[:]) })
 		for _, values := range all {
 			f.write(&out, values, f.series[values])
 		}
@@ -260,28 +187,26 @@ func (r *Registry) Text() string {
 
 // write writes the lines of one series.
 func (f *family) write(out *strings.Builder, values labelValues, s *series) {
-	var labels []string
-	for i, name := range f.Labels {
-		labels = append(labels, formatLabel(name, values[i]))
+	sample := func(suffix, value string, limit ...string) {
+		var labels []string
+		for i, name := range f.Labels {
+			labels = append(labels, formatLabel(name, values[i]))
+		}
+		out.WriteString(f.Name + suffix)
+		if labels = append(labels, limit...); len(labels) > 0 {
+			out.WriteString("{" + strings.Join(labels, ",") + "}")
+		}
+		out.WriteString(" " + value + "\n")
 	}
 	if f.Type != Histogram {
-		writeSample(out, f.Name, labels, formatNumber(s.value))
+		sample("", formatNumber(s.value))
 		return
 	}
 	for i, limit := range buckets {
-		withLimit := append(slices.Clip(labels), formatLabel("le", formatNumber(limit)))
-		writeSample(out, f.Name+"_bucket", withLimit, strconv.FormatInt(s.bucketCounts[i], 10))
+		sample("_bucket", strconv.FormatInt(s.bucketCounts[i], 10), formatLabel("le", formatNumber(limit)))
 	}
-	writeSample(out, f.Name+"_sum", labels, formatNumber(s.value))
-	writeSample(out, f.Name+"_count", labels, strconv.FormatInt(s.bucketCounts[len(buckets)-1], 10))
-}
-
-func writeSample(out *strings.Builder, name string, labels []string, value string) {
-	out.WriteString(name)
-	if len(labels) > 0 {
-		out.WriteString("{" + strings.Join(labels, ",") + "}")
-	}
-	out.WriteString(" " + value + "\n")
+	sample("_sum", formatNumber(s.value))
+	sample("_count", strconv.FormatInt(s.bucketCounts[len(buckets)-1], 10))
 }
 
 // The text format escapes only these characters. Go's %q would escape others, too, such as é or a tab: Prometheus

@@ -2,7 +2,6 @@ package metrics
 
 import (
 	"bytes"
-	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -22,29 +21,14 @@ func SetProcess(r *Registry, started time.Time) {
 	r.Set(float64(mem.Sys), "go_memstats_sys_bytes")
 	r.Set(float64(started.UnixMilli())/1000, "process_start_time_seconds")
 
-	stat, err := os.ReadFile("/proc/self/stat") // only Linux has this file
-	if err != nil {
-		return
-	}
-	usage, err := parseStat(stat)
-	if err != nil {
-		return
-	}
-	r.Set(usage.cpuSeconds, "process_cpu_seconds_total")
-	r.Set(usage.virtualBytes, "process_virtual_memory_bytes")
-	r.Set(usage.residentBytes, "process_resident_memory_bytes")
-}
-
-// usage holds what the kernel reports about this process.
-type usage struct {
-	cpuSeconds    float64
-	virtualBytes  float64
-	residentBytes float64
+	stat, _ := os.ReadFile("/proc/self/stat") // Only Linux has this file.
+	setUsage(r, stat)
 }
 
 // The fields of /proc/self/stat that are read, with the numbers that the manual gives them.
 // https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
 const (
+	firstField   = 3  // after the program's name
 	userTime     = 14 // in ticks
 	systemTime   = 15 // in ticks
 	virtualSize  = 23 // in bytes
@@ -53,27 +37,20 @@ const (
 
 const ticksPerSecond = 100
 
-// parseStat reads the content of /proc/self/stat.
-func parseStat(stat []byte) (usage, error) {
+// setUsage sets what the kernel reports about this process in /proc/self/stat, which is empty if there is none.
+func setUsage(r *Registry, stat []byte) {
 	// The second field is the program's name in parentheses. The name may itself contain blanks and parentheses, so look
 	// for the last one.
 	nameEnd := bytes.LastIndexByte(stat, ')')
 	fields := strings.Fields(string(stat[nameEnd+1:]))
-	const firstField = 3
 	if len(fields) <= residentSize-firstField {
-		return usage{}, fmt.Errorf("/proc/self/stat has only %d fields after the name", len(fields))
+		return
 	}
-	values := map[int]float64{}
-	for _, field := range []int{userTime, systemTime, virtualSize, residentSize} {
-		value, err := strconv.ParseFloat(fields[field-firstField], 64)
-		if err != nil {
-			return usage{}, fmt.Errorf("field %d of /proc/self/stat: %w", field, err)
-		}
-		values[field] = value
+	number := func(field int) float64 {
+		value, _ := strconv.ParseFloat(fields[field-firstField], 64) // The kernel writes only numbers there.
+		return value
 	}
-	return usage{
-		cpuSeconds:    (values[userTime] + values[systemTime]) / ticksPerSecond,
-		virtualBytes:  values[virtualSize],
-		residentBytes: values[residentSize] * float64(os.Getpagesize()),
-	}, nil
+	r.Set((number(userTime)+number(systemTime))/ticksPerSecond, "process_cpu_seconds_total")
+	r.Set(number(virtualSize), "process_virtual_memory_bytes")
+	r.Set(number(residentSize)*float64(os.Getpagesize()), "process_resident_memory_bytes")
 }

@@ -45,32 +45,23 @@ func TestSetProcessSetsItsMetrics(t *testing.T) {
 
 func TestStatIsReadWhateverTheProgramIsCalled(t *testing.T) {
 	const rest = " S 1 2 3 0 -1 4194304 100 0 0 0 250 50 0 0 20 0 9 0 12345 1048576 10 18446744073709551615 1 1\n"
-	want := usage{cpuSeconds: 3, virtualBytes: 1 << 20, residentBytes: 10 * float64(os.Getpagesize())}
 	for _, name := range []string{"podcount", "pod count", "a) S 1 (b", ""} {
 		t.Run(name, func(t *testing.T) {
-			got, err := parseStat([]byte("4711 (" + name + ")" + rest))
-			if err != nil {
-				t.Fatal(err)
-			}
-			testkit.WantEqual(t, "the usage", got, want)
+			r := NewRegistry()
+			setUsage(r, []byte("4711 ("+name+")"+rest))
+			text := r.Text()
+			testkit.WantEqual(t, "seconds", sample(t, text, "process_cpu_seconds_total"), 3)
+			testkit.WantEqual(t, "virtual bytes", sample(t, text, "process_virtual_memory_bytes"), 1<<20)
+			resident := float64(10 * os.Getpagesize())
+			testkit.WantEqual(t, "resident bytes", sample(t, text, "process_resident_memory_bytes"), resident)
 		})
 	}
 }
 
-func TestBrokenStatIsAnError(t *testing.T) {
-	rows := []struct{ name, text string }{
-		{"nothing", ""},
-		{"only a name", "1 (podcount)"},
-		{"too few fields", "1 (podcount) S 1 2"},
-		{"one field too few", "1 (podcount)" + strings.Repeat(" 1", 21)},
-		{"no numbers", "1 (podcount)" + strings.Repeat(" x", 30)},
-	}
-	for _, row := range rows {
-		t.Run(row.name, func(t *testing.T) {
-			got, err := parseStat([]byte(row.text))
-			if err == nil {
-				t.Errorf("got %+v, want an error", got)
-			}
-		})
+func TestMissingStatSetsNothing(t *testing.T) {
+	for _, stat := range []string{"", "1 (podcount)", "1 (podcount)" + strings.Repeat(" 1", 21)} {
+		r := NewRegistry()
+		setUsage(r, []byte(stat))
+		testkit.WantEqual(t, "virtual bytes", sample(t, r.Text(), "process_virtual_memory_bytes"), -1)
 	}
 }

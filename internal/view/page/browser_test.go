@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 
 	"podcount/internal/view/trace"
 	"podcount/lab/browser"
+	"podcount/lab/replay"
 	"podcount/lab/testkit"
 )
 
@@ -22,7 +24,6 @@ import (
 func TestPageInChromium(t *testing.T) {
 	chromium := browser.Start(t)
 	t.Run("a pod more is shown within a second", func(t *testing.T) { testChangeIsShownSoon(t, chromium) })
-	t.Run("a step is shown within a second", func(t *testing.T) { testStepIsShownSoon(t, chromium) })
 	t.Run("other parts", func(t *testing.T) {
 		t.Run("a restart of podcount is shown", func(t *testing.T) { testRestart(t, chromium) })
 		t.Run("what a controller waits for is shown", func(t *testing.T) { testWaitsAreShown(t, chromium) })
@@ -123,10 +124,7 @@ func testRestart(t *testing.T, chromium *browser.Browser) {
 
 // testWaitsAreShown gives the page states in which a controller waits, and reads at once what it shows.
 func testWaitsAreShown(t *testing.T, chromium *browser.Browser) {
-	t.Parallel()
-	server := show(t, newProgram(wellState()), "127.0.0.1:0")
-	tab := chromium.NewTab(t, browser.Options{})
-	openView(tab, server.url, "cluster")
+	_, tab := open(t, chromium, "cluster")
 	for _, test := range []struct{ controller, want string }{
 		{`{"begun": true, "waits": ""}`, "Working. Nothing fails."},
 		{`{"begun": false, "waits": "Count to be installed"}`, "Working. Nothing fails."},
@@ -142,7 +140,6 @@ func testWaitsAreShown(t *testing.T, chromium *browser.Browser) {
 		})()`, test.controller))
 		testkit.WantText(t, shown.(string), test.want)
 	}
-	tab.WantQuiet(server.url)
 }
 
 // emitState shows a state of which only these members are not empty, and returns what the cluster's view then says.
@@ -153,10 +150,7 @@ func emitState(tab *browser.Tab, members string) string {
 
 // testLabelsComeFirst gives the page states of the labels, and reads at once what it shows.
 func testLabelsComeFirst(t *testing.T, chromium *browser.Browser) {
-	t.Parallel()
-	server := show(t, newProgram(wellState()), "127.0.0.1:0")
-	tab := chromium.NewTab(t, browser.Options{})
-	openView(tab, server.url, "cluster")
+	_, tab := open(t, chromium, "cluster")
 	const (
 		total = `name: "hopegi/pod-count", known: true, value: "605", nodes: ["cp-1"], nodeCount: 1, wrong: [],
 			wrongCount: 0, secondsRight: 12, secondsSinceWrite: 13`
@@ -190,14 +184,10 @@ func testLabelsComeFirst(t *testing.T, chromium *browser.Browser) {
 		testkit.WantText(t, emitState(tab, fmt.Sprintf("labels: [{%s}], %s", test.label, test.members)), test.want...)
 	}
 	tab.Await("the title", `document.title === "… hopegi/pods: wrong on 3 of 600 nodes · podcount"`)
-	tab.WantQuiet(server.url)
 }
 
 func testOutageIsSaidOnce(t *testing.T, chromium *browser.Browser) {
-	t.Parallel()
-	server := show(t, newProgram(wellState()), "127.0.0.1:0")
-	tab := chromium.NewTab(t, browser.Options{})
-	openView(tab, server.url, "cluster")
+	_, tab := open(t, chromium, "cluster")
 	const outage = `labels: [{name: "pods", known: true, value: "7", nodes: ["cp-1"], nodeCount: 1,
 			wrong: ["cp-1"], wrongCount: 1, secondsRight: null, secondsSinceWrite: 55}],
 		silence: {seconds: 40.2, secondsUntilTry: 6.3, error: "connection refused", advice: "Start it."},
@@ -214,14 +204,10 @@ func testOutageIsSaidOnce(t *testing.T, chromium *browser.Browser) {
 	testkit.WantText(t, emitState(tab, outage), "Lists or watches of Node fail", "list Pod fails")
 	text = emitState(tab, `labels: [], kinds: [{name: "Count", problem: "GET counts: 403 Forbidden"}]`)
 	testkit.WantText(t, text, "Lists or watches of Count fail", "GET counts: 403 Forbidden")
-	tab.WantQuiet(server.url)
 }
 
 func testOrderOfKinds(t *testing.T, chromium *browser.Browser) {
-	t.Parallel()
-	server := show(t, newProgram(wellState()), "127.0.0.1:0")
-	tab := chromium.NewTab(t, browser.Options{})
-	openView(tab, server.url, "cluster")
+	_, tab := open(t, chromium, "cluster")
 	text := emitState(tab, `waiting: ["Pod", "Node", "Count (it is not known …)"],
 		kinds: ["Pod", "Node", "Count"].map((name) => ({name, objects: 7, problem: "it is refused"}))`)
 	testkit.WantText(t, text, "Waiting: Pod, Node, Count (it")
@@ -229,14 +215,10 @@ func testOrderOfKinds(t *testing.T, chromium *browser.Browser) {
 	if pods := strings.Index(cards, "Pod"); pods < 0 || pods > strings.Index(cards, "Node") {
 		t.Errorf("the cards are not in order: %s", cards)
 	}
-	tab.WantQuiet(server.url)
 }
 
 func testNumbersFollowTheSlider(t *testing.T, chromium *browser.Browser) {
-	t.Parallel()
-	server := show(t, newProgram(wellState()), "127.0.0.1:0")
-	tab := chromium.NewTab(t, browser.Options{})
-	openView(tab, server.url, "cluster")
+	_, tab := open(t, chromium, "cluster")
 	text := tab.Eval(`(() => {
 		const last = Date.parse("2000-01-01T00:10:00Z");
 		page.emit("samples", Array.from({length: 601}, (_, i) => (
@@ -250,34 +232,24 @@ func testNumbersFollowTheSlider(t *testing.T, chromium *browser.Browser) {
 	before, after, _ := strings.Cut(text, "; then ")
 	testkit.WantText(t, before, "36 in the cache, now", "1 a second, now")
 	testkit.WantText(t, after, "33 in the cache, at ", ":03:20", "1 a second, at ")
-	tab.WantQuiet(server.url)
 }
 
 func testFailedRequest(t *testing.T, chromium *browser.Browser) {
-	t.Parallel()
-	p := newProgram(wellState())
-	server := show(t, p, "127.0.0.1:0")
-	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
-	openMachine(tab, server.url)
+	p, tab := open(t, chromium, "machine")
 	const err = "https://h:1, from /k: dial tcp [::1]:1: connect: connection refused (does it run: there?)"
 	p.trace.Emit(trace.Step{Point: trace.Request, Type: "GET", Text: "/api/v1/pods?watch=1", Code: "<error>", Error: err})
 	tab.Await("the request", `document.querySelector("[data-lane=server] .chip")`)
 	openDetails(tab, "[data-lane=server] .chip")
 	testkit.WantText(t, tab.Text("#details"), "GET failed: connection refused (watch pods)", err, "asks again later")
-	tab.WantQuiet(server.url)
 }
 
 func testBack(t *testing.T, chromium *browser.Browser) {
-	t.Parallel()
-	server := show(t, newProgram(wellState()), "127.0.0.1:0")
-	tab := chromium.NewTab(t, browser.Options{})
-	openView(tab, server.url, "machine")
+	_, tab := open(t, chromium, "machine")
 	tab.Click("#show-cluster")
 	for _, view := range []string{"machine", "cluster"} {
 		tab.Eval("history.back()")
 		tab.Await("the "+view, fmt.Sprintf(`!document.getElementById(%q).hidden && page.view === %[1]q`, view))
 	}
-	tab.WantQuiet(server.url)
 }
 
 // twoButtons are those of a playground, and pod is what one of them reports.
@@ -375,21 +347,14 @@ func testFollow(t *testing.T, chromium *browser.Browser) {
 }
 
 func testFilter(t *testing.T, chromium *browser.Browser) {
-	t.Parallel()
-	server := show(t, newProgram(wellState()), "127.0.0.1:0")
-	tab := chromium.NewTab(t, browser.Options{})
-	openMachine(tab, server.url)
+	_, tab := open(t, chromium, "machine")
 	groups := browser.Value[string](tab, `[...document.querySelectorAll("#only optgroup:not([hidden])")]
 		.map((group) => group.label + ": " + [...group.children].map((option) => option.value).join()).join("; ")`)
 	testkit.WantEqual(t, "the groups", groups, "Kinds: Pod,Node; Controllers: nodes")
-	tab.WantQuiet(server.url)
 }
 
 func testLeftOut(t *testing.T, chromium *browser.Browser) {
-	t.Parallel()
-	server := show(t, newProgram(wellState()), "127.0.0.1:0")
-	tab := chromium.NewTab(t, browser.Options{})
-	openMachine(tab, server.url)
+	_, tab := open(t, chromium, "machine")
 	const says = `document.querySelector("#pace").innerText.includes("Left out, because too many came: 287 steps.")`
 	tab.Eval(`window.now = performance.now(), performance.now = () => now, page.emit("skipped", 287)`) // The clock stands.
 	tab.Await("the number", says)
@@ -400,17 +365,12 @@ func testLeftOut(t *testing.T, chromium *browser.Browser) {
 	tab.Await("the number again", says)
 	tab.Eval(`now += 11000`)
 	tab.Await("its end", "!"+says)
-	tab.WantQuiet(server.url)
 }
 
 // testCauseOfChange lets a node change twice: by the answer of a patch, which comes before the step of the patch's end,
 // and later by a frame.
 func testCauseOfChange(t *testing.T, chromium *browser.Browser) {
-	t.Parallel()
-	p := newProgram(wellState())
-	server := show(t, p, "127.0.0.1:0")
-	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
-	openMachine(tab, server.url)
+	p, tab := open(t, chromium, "machine")
 	tab.Press("p")
 	for _, step := range []trace.Step{
 		{Point: trace.Frame, Kind: "Node", Key: "node-1", Type: "ADDED", Version: "1"},
@@ -434,15 +394,11 @@ func testCauseOfChange(t *testing.T, chromium *browser.Browser) {
 		testkit.WantText(t, cause.(string), want+" Node node-1")
 		tab.Press("Escape")
 	}
-	tab.WantQuiet(server.url)
 }
 
 // testKeyIsInOneBox lets a worker take keys one after another, and be done with all of them at once.
 func testKeyIsInOneBox(t *testing.T, chromium *browser.Browser) {
-	t.Parallel()
-	server := show(t, newProgram(wellState()), "127.0.0.1:0")
-	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
-	openMachine(tab, server.url)
+	_, tab := open(t, chromium, "machine")
 	emit := func(point trace.Point, keys int) {
 		tab.Eval(fmt.Sprintf(`(() => {
 			for (let i = 0; i < %d; i++) {
@@ -457,21 +413,15 @@ func testKeyIsInOneBox(t *testing.T, chromium *browser.Browser) {
 	if got := tab.Eval(`document.querySelectorAll("[data-lane=workers] .chip").length`); got != 1.0 {
 		t.Errorf("the keys of one box are in %v boxes", got)
 	}
-	tab.WantQuiet(server.url)
 }
 
 // testEmptyText sends steps whose JSON lacks fields, and after them another one.
 func testEmptyText(t *testing.T, chromium *browser.Browser) {
-	t.Parallel()
-	p := newProgram(wellState())
-	server := show(t, p, "127.0.0.1:0")
-	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
-	openMachine(tab, server.url)
+	p, tab := open(t, chromium, "machine")
 	p.trace.Emit(trace.Step{Point: trace.LogLine})
 	p.trace.Emit(trace.Step{Point: trace.Patch})
 	p.trace.Emit(trace.Step{Point: trace.Change, Kind: "Pod", Key: "default/web-1", Type: "added"})
 	tab.Await("the change", `document.querySelector("[data-lane=cache] ul").innerText.includes("default/web-1")`)
-	tab.WantQuiet(server.url)
 }
 
 // hideScript pretends that another tab covers the page, or no longer does.
@@ -479,10 +429,7 @@ const hideScript = `Object.defineProperty(document, "hidden", {value: %t, config
 	document.dispatchEvent(new Event("visibilitychange"))`
 
 func testHiddenPage(t *testing.T, chromium *browser.Browser) {
-	t.Parallel()
-	server := show(t, newProgram(wellState()), "127.0.0.1:0")
-	tab := chromium.NewTab(t, browser.Options{})
-	openMachine(tab, server.url)
+	_, tab := open(t, chromium, "machine")
 	tab.Eval(fmt.Sprintf(hideScript, true))
 	if tab.Eval("page.source.readyState === EventSource.CLOSED") != true {
 		t.Error("the hidden page still has its stream")
@@ -497,15 +444,11 @@ func testHiddenPage(t *testing.T, chromium *browser.Browser) {
 	}
 	tab.Await("the stream", "page.source.readyState === EventSource.OPEN")
 	tab.Await("the title", `document.title.includes("Working")`)
-	tab.WantQuiet(server.url)
 }
 
 // testFailedKeyIsExplained lets a key wait for a time that is rounded to whole minutes. Then its wait ends.
 func testFailedKeyIsExplained(t *testing.T, chromium *browser.Browser) {
-	t.Parallel()
-	server := show(t, newProgram(wellState()), "127.0.0.1:0")
-	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
-	openMachine(tab, server.url)
+	_, tab := open(t, chromium, "machine")
 	tab.Press("p")
 	tab.Eval(`(() => {
 		const key = {controller: "nodes", key: "node-1"};
@@ -522,7 +465,6 @@ func testFailedKeyIsExplained(t *testing.T, chromium *browser.Browser) {
 	tab.Press("n")
 	openDetails(tab, "[data-lane=queue] .chip")
 	testkit.WantText(t, tab.Text("#details"), "key added", "keys ready", "−2 min 0 s")
-	tab.WantQuiet(server.url)
 }
 
 // testRefusal opens a page while there are too many viewers, and then lets them go.
@@ -567,18 +509,13 @@ func testNamesOnTheCluster(t *testing.T, chromium *browser.Browser) {
 }
 
 func testNamesOnTheMachine(t *testing.T, chromium *browser.Browser) {
-	t.Parallel()
-	p := newProgram(wellState())
-	server := show(t, p, "127.0.0.1:0")
-	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
-	openMachine(tab, server.url)
+	p, tab := open(t, chromium, "machine")
 	p.emitLife(markup, longName)
 	tab.Await("the names", fmt.Sprintf(`[%q, %q].every((name) =>
 		document.querySelector("#board").textContent.includes(name))`, markup, longName))
 	openDetails(tab, "[data-lane=cache] .chip")
 	testkit.WantText(t, tab.Text("#details"), markup)
 	wantNoMarkup(t, tab)
-	tab.WantQuiet(server.url)
 }
 
 // wantNoMarkup fails the test if a name has become an element, or was run.
@@ -637,26 +574,6 @@ const tooWideScript = `(() => {
     .map((element) => element.outerHTML.slice(0, 150));
 })()`
 
-// testStepIsShownSoon emits steps at different moments, and lets the page note when it shows each.
-func testStepIsShownSoon(t *testing.T, chromium *browser.Browser) {
-	p := newProgram(wellState())
-	server := show(t, p, "127.0.0.1:0")
-	tab := chromium.NewTab(t, browser.Options{})
-	openMachine(tab, server.url)
-	var all []time.Duration
-	for i := range 3 {
-		name := fmt.Sprintf("default/web-%d", i)
-		tab.Eval(fmt.Sprintf(noteScript, "machine", name))
-		emitted := time.Now()
-		p.trace.Emit(trace.Step{Point: trace.Change, Kind: "Pod", Key: name, Type: "added"})
-		seen := time.UnixMilli(int64(browser.Value[float64](tab, "seen")))
-		all = append(all, seen.Sub(emitted))
-	}
-	t.Logf("from the step to the page: %s", all)
-	testkit.WantBetween(t, "from the step to the page", slices.Max(all), 0, time.Second+slack)
-	tab.WantQuiet(server.url)
-}
-
 // openDetails opens a box. The display is paused first, so that the box does not move away.
 func openDetails(tab *browser.Tab, selector string) {
 	tab.Press("p")
@@ -665,11 +582,7 @@ func openDetails(tab *browser.Tab, selector string) {
 }
 
 func testStepIsExplained(t *testing.T, chromium *browser.Browser) {
-	t.Parallel()
-	p := newProgram(wellState())
-	server := show(t, p, "127.0.0.1:0")
-	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
-	openMachine(tab, server.url)
+	p, tab := open(t, chromium, "machine")
 	p.emitLife("default/web-1", "default/web-2")
 	tab.Await("the frame", `document.querySelector("[data-lane=wire] .chip")`)
 	openDetails(tab, "[data-lane=wire] .chip")
@@ -677,16 +590,11 @@ func testStepIsExplained(t *testing.T, chromium *browser.Browser) {
 	testkit.WantText(t, details, "default/web-1")
 	testkit.WantText(t, details, "browserhelpers_test.go", "emitLife") // the file and the function that emit it
 	testkit.WantText(t, details, "resourceVersion", "4711")            // from its bytes
-	tab.WantQuiet(server.url)
 }
 
 // testStepByStep uses the keyboard alone.
 func testStepByStep(t *testing.T, chromium *browser.Browser) {
-	t.Parallel()
-	p := newProgram(wellState())
-	server := show(t, p, "127.0.0.1:0")
-	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
-	openMachine(tab, server.url)
+	p, tab := open(t, chromium, "machine")
 	goTo(t, tab, "Paused")
 	tab.Press("Space")
 	p.emitLife("default/web-1", "default/web-2")
@@ -708,15 +616,17 @@ func testStepByStep(t *testing.T, chromium *browser.Browser) {
 	if focus := tab.Focus(); focus == nil || !strings.Contains(focus.Element, "chip") {
 		t.Errorf("the focus is on %v, not on the box that was opened", focus)
 	}
-	tab.WantQuiet(server.url)
 }
 
 // testReplay opens a file with a recorded history, as the simulator writes it.
 func testReplay(t *testing.T, chromium *browser.Browser) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "history.html")
-	text := pageWith(t, json.RawMessage(history))
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	var text bytes.Buffer
+	if err := replay.Write(&text, HTML, json.RawMessage(history)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, text.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})

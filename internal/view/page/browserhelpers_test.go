@@ -149,6 +149,23 @@ func openMachine(tab *browser.Tab, url string) {
 	tab.Await("the stream of steps", "page.wantsSteps && page.source.readyState === EventSource.OPEN")
 }
 
+// open opens a view of a program that does well, in a test that runs beside others. Until the end, nothing may be on
+// the console of the page.
+func open(t *testing.T, chromium *browser.Browser, view string) (*program, *browser.Tab) {
+	t.Helper()
+	t.Parallel()
+	p := newProgram(wellState())
+	server := show(t, p, "127.0.0.1:0")
+	tab := chromium.NewTab(t, browser.Options{HasReducedMotion: true})
+	t.Cleanup(func() { tab.WantQuiet(server.url) })
+	if view == "machine" {
+		openMachine(tab, server.url)
+	} else {
+		openView(tab, server.url, view)
+	}
+	return p, tab
+}
+
 func seconds(n float64) *float64 { return &n }
 
 // wellState is the state of a program that does well.

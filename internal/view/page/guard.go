@@ -3,62 +3,68 @@ package page
 import (
 	"crypto/sha256"
 	"crypto/subtle"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
-	"sync"
+	"sync/atomic"
+	"time"
+	"unicode"
 
 	"podcount/internal/view/listen"
 )
 
 // guard decides who may see the page.
 type guard struct {
-	tokenFile *tokenFile // nil lets everybody see the page who opens it by a name that this machine has for itself
+	tokenFile string // "" lets everybody see the page who opens it by a name that this machine has for itself
 	log       *slog.Logger
 
-	mu      sync.Mutex // guards problem
-	problem string     // why the token cannot be read; "" if it can
+	// token reads the file, for each request. Anybody can cause that, so while a reading hangs, as on a file system
+	// whose server is away, no other begins.
+	token listen.Shared[tokenResult]
+
+	lastError atomic.Value // the text of the error of the newest reading
+}
+
+// tokenResult is what a reading of the token file has returned.
+type tokenResult struct {
+	token string
+	err   error
 }
 
 func newGuard(o Options) *guard {
-	g := &guard{log: o.Log}
-	if o.TokenFile != "" {
-		g.tokenFile = &tokenFile{name: o.TokenFile}
+	g := &guard{tokenFile: o.TokenFile, log: o.Log}
+	g.token.Read = func() (r tokenResult) {
+		r.token, r.err = readTokenFile(o.TokenFile)
+		return r
 	}
 	return g
 }
 
 // protect returns a handler that passes on only the requests of those who may see the page.
 func (g *guard) protect(next http.Handler) http.Handler {
-	if g.tokenFile == nil {
+	if g.tokenFile == "" {
 		return listen.LoopbackOnly(next)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if g.checkToken(w, r) {
+		isAllowed, err := g.allows(r)
+		switch {
+		case err != nil:
+			http.Error(w, "podcount cannot read the token of its page; its log says why", http.StatusServiceUnavailable)
+		case !isAllowed:
+			w.Header().Set("WWW-Authenticate", `Basic realm="podcount"`)
+			http.Error(w, "podcount's page needs its token: as the password, with any user name, or as a Bearer token",
+				http.StatusUnauthorized)
+		default:
 			next.ServeHTTP(w, r)
 		}
 	})
 }
 
-// checkToken reports whether a request has the token. If not, it has answered the request.
-func (g *guard) checkToken(w http.ResponseWriter, r *http.Request) bool {
-	isAllowed, err := g.allows(r)
-	if err != nil {
-		http.Error(w, "podcount cannot read the token of its page; its log says why", http.StatusServiceUnavailable)
-		return false
-	}
-	if !isAllowed {
-		w.Header().Set("WWW-Authenticate", `Basic realm="podcount"`)
-		http.Error(w, "podcount's page needs its token: as the password, with any user name, or as a Bearer token",
-			http.StatusUnauthorized)
-		return false
-	}
-	return true
-}
-
 // allows reports whether a request has the token that is in the file now. Without a file, each request is allowed.
 func (g *guard) allows(r *http.Request) (bool, error) {
-	if g.tokenFile == nil {
+	if g.tokenFile == "" {
 		return true, nil
 	}
 	want, err := g.readToken()
@@ -68,32 +74,17 @@ func (g *guard) allows(r *http.Request) (bool, error) {
 	return isSame(tokenOf(r), want), nil
 }
 
-// readToken reads the token. A problem is logged when it begins.
+// readToken reads the token. It logs a problem, unless that is the same as before.
 func (g *guard) readToken() (string, error) {
-	token, err := g.tokenFile.read()
-	g.logChange(err)
-	return token, err
-}
-
-// logUnreadable logs at once if nobody will be let in.
-func (g *guard) logUnreadable() {
-	if g.tokenFile != nil {
-		g.readToken()
+	result, isRead := g.token.Within(tokenTimeout)
+	if !isRead {
+		result.err = fmt.Errorf("%s could not be read within %v", g.tokenFile, tokenTimeout)
 	}
-}
-
-// logChange logs a problem with the token file, unless it is the same as before.
-func (g *guard) logChange(err error) {
-	problem := ""
-	if err != nil {
-		problem = err.Error()
+	text := fmt.Sprint(result.err)
+	if isNew := g.lastError.Swap(text) != text; isNew && result.err != nil {
+		g.log.Warn("-page-token-file: nobody can see the page", "err", result.err)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if problem != "" && problem != g.problem {
-		g.log.Warn("-page-token-file: nobody can see the page", "err", problem)
-	}
-	g.problem = problem
+	return result.token, result.err
 }
 
 // tokenOf returns the token of a request: its password, or its Bearer token. Without any, it returns "".
@@ -113,4 +104,34 @@ func isSame(a, b string) bool {
 	hashOfA := sha256.Sum256([]byte(a))
 	hashOfB := sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(hashOfA[:], hashOfB[:]) == 1
+}
+
+const (
+	tokenTimeout = time.Second // for the reading of the token
+	tokenLimit   = 1 << 10     // bytes of the file; a longer token would not fit the headers of a request
+)
+
+// readTokenFile reads the token of the page. The file must be a regular one: a pipe can be read only once, and a device
+// may have no end.
+func readTokenFile(name string) (string, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("%s is not a regular file", name)
+	case info.Size() > tokenLimit:
+		return "", fmt.Errorf("%s has more than %d bytes", name, tokenLimit)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return "", err
+	}
+	isBetween := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
+	words := strings.FieldsFunc(strings.TrimPrefix(string(text), "\ufeff"), isBetween) // some editors begin with it
+	if len(words) != 1 {
+		return "", fmt.Errorf("%s must have one word, the token, but has %d", name, len(words))
+	}
+	return words[0], nil
 }

@@ -41,7 +41,7 @@ func start(t *testing.T, change func(*Options)) *fixture {
 		},
 		Sample:  func() Sample { return Sample{Pods: 7} },
 		Trace:   f.trace,
-		Flags:   []Flag{{"qps", "20"}, {"burst", "40"}},
+		Flags:   []Flag{{"burst", "40"}, {"qps", "20"}},
 		Version: "v1",
 		Started: time.Now(),
 		Log:     slog.New(slog.NewTextHandler(f.log, nil)),

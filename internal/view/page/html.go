@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// html is the whole page, with its style and its scripts inside. Nothing is fetched from elsewhere.
+// HTML is the whole page, with its style and its scripts inside. Nothing is fetched from elsewhere.
 //
 //go:embed page.html
-var html string
+var HTML string
 
-// contentSecurityPolicy lets the browser run and apply only what is in html, and connect only to podcount.
-var contentSecurityPolicy = policyOf(html)
+// contentSecurityPolicy lets the browser run and apply only what is in HTML, and connect only to podcount.
+var contentSecurityPolicy = policyOf(HTML)
 
 // policyOf returns the Content-Security-Policy of a page: each block of style or script is allowed by its hash.
 func policyOf(html string) string {
@@ -49,5 +49,5 @@ func hashesOf(html, tag string) string {
 
 func (p *Page) serveHTML(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	io.WriteString(w, html)
+	io.WriteString(w, HTML)
 }

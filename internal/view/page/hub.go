@@ -190,9 +190,7 @@ func (h *hub) addSample(s Sample) {
 		h.history = slices.Delete(h.history, 0, 1)
 	}
 	h.history = append(h.history, s)
-	if len(h.viewers) > 0 {
-		h.sendLocked(messageOf("sample", s))
-	}
+	h.sendLocked(messageOf("sample", s))
 }
 
 // send sends a message to all viewers.

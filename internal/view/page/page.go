@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"podcount/internal/view/listen"
 	"podcount/internal/view/trace"
 )
 
@@ -22,7 +23,7 @@ type Options struct {
 	Sample func() Sample
 
 	Trace   *trace.Trace // the page listens to it only while a viewer wants steps
-	Flags   []Flag       // what /flagz shows
+	Flags   []Flag       // what /flagz shows, sorted by name
 	Version string
 	Started time.Time
 
@@ -40,7 +41,7 @@ type Flag struct{ Name, Value string }
 type Page struct {
 	options Options
 	guard   *guard
-	states  *stateSource
+	states  listen.Shared[State]
 	hub     *hub
 }
 
@@ -49,7 +50,7 @@ func New(o Options) *Page {
 	return &Page{
 		options: o,
 		guard:   newGuard(o),
-		states:  &stateSource{read: o.State},
+		states:  listen.Shared[State]{Read: o.State},
 		hub:     newHub(o.Trace),
 	}
 }
@@ -57,14 +58,16 @@ func New(o Options) *Page {
 // Run takes a sample each second, and feeds the viewers, until ctx ends. Then it ends the streams of all viewers.
 func (p *Page) Run(ctx context.Context) {
 	defer p.hub.end()
-	p.guard.logUnreadable()
+	if p.options.TokenFile != "" {
+		p.guard.readToken() // logs at once if nobody will be let in
+	}
 	everySecond := time.NewTicker(time.Second)
 	defer everySecond.Stop()
-	var reading *stateCall          // the newest reading of the state for the viewers
-	var stateIsRead <-chan struct{} // closed when it has ended; nil if its state was sent
+	var reading *listen.Reading[State] // the newest reading of the state for the viewers
+	var stateIsRead <-chan struct{}    // closed when it has ended; nil if its state was sent
 	beginReading := func() {
-		reading = p.states.begin()
-		stateIsRead = reading.done
+		reading = p.states.Begin()
+		stateIsRead = reading.Ended
 	}
 	var flush <-chan time.Time // when to send the steps; nil while there are none
 	for {
@@ -72,14 +75,16 @@ func (p *Page) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-everySecond.C:
-			p.takeSample(now)
+			sample := p.options.Sample()
+			sample.At = now
+			p.hub.addSample(sample)
 			if p.hub.hasViewers() {
 				beginReading()
 			}
 		case <-p.hub.joined:
 			beginReading()
 		case <-stateIsRead:
-			p.hub.send(messageOf("state", reading.state))
+			p.hub.send(messageOf("state", reading.Value()))
 			stateIsRead = nil
 		case <-p.hub.hasSteps:
 			if flush == nil {
@@ -90,13 +95,6 @@ func (p *Page) Run(ctx context.Context) {
 			flush = nil
 		}
 	}
-}
-
-// takeSample adds a sample to the history, and sends it to the viewers.
-func (p *Page) takeSample(now time.Time) {
-	sample := p.options.Sample()
-	sample.At = now
-	p.hub.addSample(sample)
 }
 
 // Handler answers requests for the page. It ignores the context of a request: package listen stops reading from the
@@ -134,20 +132,15 @@ const stateTimeout = 5 * time.Second
 
 // serveState answers with the state as JSON, for people.
 func (p *Page) serveState(w http.ResponseWriter, _ *http.Request) {
-	state := p.states.begin()
-	select {
-	case <-state.done:
-	case <-time.After(stateTimeout):
+	state, isRead := p.states.Within(stateTimeout)
+	if !isRead {
 		http.Error(w, "podcount's state cannot be read: a part of it does not answer", http.StatusServiceUnavailable)
 		return
 	}
-	text, err := json.MarshalIndent(state.state, "", "  ")
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Write(append(text, '\n'))
+	out := json.NewEncoder(w)
+	out.SetIndent("", "  ")
+	out.Encode(state)
 }
 
 // servePlayground answers that there are no buttons. In front of a playground's podcount, a proxy answers instead.

@@ -65,7 +65,7 @@ func TestPolicyAllowsTheBlocksOfThePageAndNothingElse(t *testing.T) {
 // The policy forbids these, so that the browser would ignore them.
 func TestPageHasNoStyleAndNoScriptOutsideItsBlocks(t *testing.T) {
 	blocks := regexp.MustCompile(`(?s)(<(style|script)[^>]*>).*?(</(?:style|script)>)`)
-	outside := blocks.ReplaceAllString(html, "$1$3")
+	outside := blocks.ReplaceAllString(HTML, "$1$3")
 	for _, pattern := range []string{`\sstyle=`, `\son[a-z]+=`, `javascript:`, `\ssrc=`, `https?://`} {
 		found := regexp.MustCompile(pattern).FindString(outside)
 		testkit.WantEqual(t, "found by "+pattern, found, "")
@@ -161,7 +161,7 @@ func TestEachPathInStatuszAnswers(t *testing.T) {
 	})
 }
 
-func TestFlagzIsSorted(t *testing.T) {
+func TestFlagzIsLikeThatOfKubernetes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, nil)
 		const want = `
@@ -171,84 +171,6 @@ burst=40
 qps=20
 `
 		testkit.WantEqual(t, "/flagz", f.get(t, "/flagz").text, want)
-	})
-}
-
-func TestStatuszAndFlagzAreJSONForThoseWhoAskForTheObject(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t, nil)
-		testkit.Pass(4 * time.Second)
-		rows := []struct{ path, kind, want string }{
-			{"/statusz", "Statusz", `{
-  "kind": "Statusz",
-  "apiVersion": "config.k8s.io/v1alpha1",
-  "metadata": {
-    "name": "podcount"
-  },
-  "startTime": "2000-01-01T00:00:00Z",
-  "uptimeSeconds": 4,
-  "goVersion": "GO",
-  "binaryVersion": "v1",
-  "paths": [
-    "/",
-    "/debug/state",
-    "/events",
-    "/flagz",
-    "/statusz"
-  ]
-}
-`},
-			{"/flagz", "Flagz", `{
-  "kind": "Flagz",
-  "apiVersion": "config.k8s.io/v1alpha1",
-  "metadata": {
-    "name": "podcount"
-  },
-  "flags": {
-    "burst": "40",
-    "qps": "20"
-  }
-}
-`},
-		}
-		for _, row := range rows {
-			got := f.get(t, row.path, "Accept", "application/json;v=v1alpha1;g=config.k8s.io;as="+row.kind)
-			text := regexp.MustCompile(`"go1[^"]*"`).ReplaceAllString(got.text, `"GO"`)
-			testkit.WantEqual(t, row.path, text, row.want)
-			wantType := "application/json;g=config.k8s.io;v=v1alpha1;as=" + row.kind
-			testkit.WantEqual(t, "the type of "+row.path, got.header.Get("Content-Type"), wantType)
-		}
-	})
-}
-
-// The rows are what kube-apiserver v1.35 answers, but it refuses in the name of all forms that it has.
-func TestStatuszNegotiatesLikeKubernetes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := start(t, nil)
-		rows := []struct {
-			accept string
-			code   int
-		}{
-			{"", 200},
-			{"*/*", 200},
-			{"text/plain", 200},
-			{"text/plain;charset=utf-8", 200},
-			{"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", 200},
-			{"application/json;v=v1alpha1;g=config.k8s.io;as=Statusz", 200},
-			{"application/json", 406},
-			{"application/json;v=v1alpha1;g=config.k8s.io;as=Flagz", 406},
-			{"image/png", 406},
-			{";", 406},
-		}
-		for _, row := range rows {
-			t.Log(row.accept)
-			got := f.get(t, "/statusz", "Accept", row.accept)
-			testkit.WantNumber(t, fmt.Sprintf("the code for %q", row.accept), got.code, row.code)
-			if row.code == 406 {
-				testkit.WantText(t, got.text, `"kind": "Status"`, `"reason": "NotAcceptable"`,
-					"only the following media types are accepted: text/plain, application/json;")
-			}
-		}
 	})
 }
 

@@ -151,8 +151,11 @@ type Sample struct {
 // mostCrowded is how many nodes and namespaces the page shows.
 const mostCrowded = 10
 
-// MostCrowded returns the ten names with the most pods, the largest number first.
+// MostCrowded returns the ten names with the most pods, the largest number first. It returns nil if pods is nil.
 func MostCrowded(pods iter.Seq2[string, int]) []Crowd {
+	if pods == nil {
+		return nil
+	}
 	top := []Crowd{}
 	for name, count := range pods {
 		at := sort.Search(len(top), func(i int) bool {

@@ -11,31 +11,36 @@ import (
 type handler struct {
 	next  slog.Handler
 	trace *Trace
-
-	// derive holds what made the logger from the first one: calls of WithAttrs and WithGroup.
-	derive []func(slog.Handler) slog.Handler
+	attrs []slog.Attr // from WithAttrs
 }
 
 // NewHandler returns a handler that passes records to next. While somebody listens to t, it emits a step for each
-// record, even for those whose level next does not want.
-func NewHandler(next slog.Handler, t *Trace) slog.Handler {
-	return &handler{next: next, trace: t}
-}
+// record, even for those whose level next does not want. The step has the record as a line of logfmt, without its time
+// and level.
+func NewHandler(next slog.Handler, t *Trace) slog.Handler { return &handler{next: next, trace: t} }
 
 func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.trace.IsOn() || h.next.Enabled(ctx, level)
 }
 
 func (h *handler) Handle(ctx context.Context, record slog.Record) error {
-	if h.trace.IsOn() {
-		h.trace.emit(record.PC, func() Step {
-			return Step{Point: LogLine, Type: levelName(record.Level), Text: h.line(ctx, record)}
-		})
-	}
+	h.trace.EmitBuilt(func() Step {
+		var line bytes.Buffer
+		text := slog.NewTextHandler(&line, &slog.HandlerOptions{ReplaceAttr: dropTimeAndLevel})
+		text.WithAttrs(h.attrs).Handle(ctx, record)
+		return Step{Point: LogLine, Type: levelName(record.Level), Text: string(bytes.TrimSpace(line.Bytes()))}
+	})
 	if !h.next.Enabled(ctx, record.Level) {
 		return nil
 	}
 	return h.next.Handle(ctx, record)
+}
+
+func dropTimeAndLevel(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+		return slog.Attr{}
+	}
+	return a
 }
 
 // levelName returns the name of a level. As in podcount's log, all levels below INFO are DEBUG.
@@ -46,34 +51,11 @@ func levelName(level slog.Level) string {
 	return level.String()
 }
 
-// line returns a record as one line of logfmt, without its time and level.
-func (h *handler) line(ctx context.Context, record slog.Record) string {
-	var line bytes.Buffer
-	var text slog.Handler = slog.NewTextHandler(&line, &slog.HandlerOptions{
-		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-			if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
-				return slog.Attr{}
-			}
-			return a
-		},
-	})
-	for _, derive := range h.derive {
-		text = derive(text)
-	}
-	text.Handle(ctx, record)
-	return string(bytes.TrimSpace(line.Bytes()))
-}
-
 func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return h.derived(func(h slog.Handler) slog.Handler { return h.WithAttrs(attrs) })
+	return &handler{h.next.WithAttrs(attrs), h.trace, slices.Concat(h.attrs, attrs)}
 }
 
+// WithGroup leaves the names of attributes as they are in steps, which show no groups.
 func (h *handler) WithGroup(name string) slog.Handler {
-	return h.derived(func(h slog.Handler) slog.Handler { return h.WithGroup(name) })
-}
-
-// derived returns the handler of a logger that was made from this one's.
-func (h *handler) derived(derive func(slog.Handler) slog.Handler) slog.Handler {
-	all := append(slices.Clip(h.derive), derive)
-	return &handler{next: derive(h.next), trace: h.trace, derive: all}
+	return &handler{h.next.WithGroup(name), h.trace, h.attrs}
 }

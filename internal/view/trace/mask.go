@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"maps"
+	"slices"
 )
 
 // maskFrame returns the first bytes of a frame of a watch, in which asterisks replace the values of most fields:
@@ -39,64 +39,47 @@ var (
 	errCut     = errors.New("the head ends within a value")
 )
 
-// protobufMask says which fields of a message stay. Of the fields that it does not name, texts, bytes and messages are
-// masked. Numbers stay.
-type protobufMask struct {
-	keepsAll bool   // the field stays as it is
-	prefix   string // what stands before the message
-	fields   []protobufField
+// field is a field of a message that stays. If it has parts, only these stay, and the names of an object's members in
+// JSON. In protobuf, numbers stay, too.
+type field struct {
+	number uint64 // in protobuf; 0 if it needs none there
+	name   string // in JSON; "" if it needs none there
+	parts  []field
 }
 
-// protobufField is a field of a message that stays, or a part of which stays.
-type protobufField struct {
-	number uint64
-	mask   *protobufMask
-}
-
-// keepAll is the mask of a field that stays as it is.
-var keepAll = &protobufMask{keepsAll: true}
-
-// The masks of a frame's messages.
+// The fields that stay of an object.
 // https://github.com/kubernetes/apimachinery/blob/master/pkg/apis/meta/v1/generated.proto
 var (
-	watchEventMask = &protobufMask{fields: []protobufField{
-		{1, keepAll}, // type
-		{2, rawExtensionMask},
-	}}
+	objectFields = []field{
+		{0, "apiVersion", nil},
+		{0, "kind", nil},
+		{1, "metadata", metadataFields},
+		{2, "spec", []field{{10, "nodeName", nil}, {0, "name", nil}, {0, "count", nil}}},
+		{3, "status", statusFields},
+	}
 
-	rawExtensionMask = &protobufMask{fields: []protobufField{
-		{1, unknownMask},
-	}}
+	statusFields = []field{{1, "phase", nil}, {0, "count", nil}, {0, "healthy", nil}, {0, "observedGeneration", nil}}
 
-	unknownMask = &protobufMask{prefix: "k8s\x00", fields: []protobufField{
-		{1, keepAll}, // apiVersion and kind
-		{2, objectMask},
-	}}
+	metadataFields = []field{
+		{1, "name", nil},
+		{2, "generateName", nil},
+		{3, "namespace", nil},
+		{5, "uid", nil},
+		{6, "resourceVersion", nil},
+		{0, "generation", nil},
+		{8, "creationTimestamp", nil},
+		{11, "labels", nil},
+		{12, "annotations", []field{{1, "", nil}}}, // only their keys
+		{13, "ownerReferences", nil},
+		{14, "finalizers", nil},
+	}
+)
 
-	objectMask = &protobufMask{fields: []protobufField{
-		{1, metadataMask},
-		{2, specMask},
-		{3, statusMask},
-	}}
-
-	metadataMask = &protobufMask{fields: []protobufField{
-		{1, keepAll},  // name
-		{2, keepAll},  // generateName
-		{3, keepAll},  // namespace
-		{5, keepAll},  // uid
-		{6, keepAll},  // resourceVersion
-		{8, keepAll},  // creationTimestamp
-		{11, keepAll}, // labels
-		{12, annotationMask},
-		{13, keepAll}, // ownerReferences
-		{14, keepAll}, // finalizers
-	}}
-
-	annotationMask = &protobufMask{fields: []protobufField{{1, keepAll}}} // its key
-
-	specMask = &protobufMask{fields: []protobufField{{10, keepAll}}} // nodeName of a pod
-
-	statusMask = &protobufMask{fields: []protobufField{{1, keepAll}}} // phase of a pod
+// The fields that stay of a frame. In protobuf, the object is in an Unknown, which is in a RawExtension.
+var (
+	jsonFrame     = field{parts: []field{{0, "type", nil}, {0, "object", objectFields}}}
+	protobufFrame = []field{{1, "type", nil}, {2, "object", []field{{1, "raw", unknownFields}}}}
+	unknownFields = []field{{1, "typeMeta", nil}, {2, "raw", objectFields}}
 )
 
 // maskProtobuf masks a frame: four bytes with its length, and a WatchEvent.
@@ -106,7 +89,7 @@ func maskProtobuf(head []byte, size int) ([]byte, error) {
 		return nil, errGarbled
 	}
 	masked := bytes.Clone(head)
-	return masked, watchEventMask.apply(masked[lengthSize:], size-len(head))
+	return masked, maskMessage(masked[lengthSize:], size-len(head), protobufFrame)
 }
 
 // The wire types of protobuf. https://protobuf.dev/programming-guides/encoding/#structure
@@ -117,53 +100,38 @@ const (
 	wireFixed4 = 5
 )
 
-// apply masks the beginning of a message in place. missing is how many bytes of the message are not there.
-func (m *protobufMask) apply(message []byte, missing int) error {
-	prefix := m.prefix
-	if missing > 0 {
-		prefix = prefix[:min(len(prefix), len(message))]
-	}
-	rest, hasPrefix := bytes.CutPrefix(message, []byte(prefix))
-	if !hasPrefix {
-		return errGarbled
-	}
+// maskMessage masks the beginning of a message in place, but for these fields. missing is how many bytes of the message
+// are not there.
+func maskMessage(message []byte, missing int, kept []field) error {
+	rest := bytes.TrimPrefix(message, []byte("k8s\x00")) // An Unknown begins with it, and nothing else does.
 	for len(rest) > 0 {
-		tag, tagSize, err := readVarint(rest, missing)
+		tag, err := cutVarint(&rest, missing)
 		if err != nil {
 			return err
 		}
-		rest = rest[tagSize:]
-		size := uint64(0) // of the content, after its length
-		isBytes := false
+		size := uint64(0) // of the content, which may be cut off
 		switch tag & 7 {
 		case wireVarint:
-			_, varintSize, err := readVarint(rest, missing)
-			if err != nil {
-				return err
-			}
-			size = uint64(varintSize)
+			_, err = cutVarint(&rest, missing)
 		case wireFixed8:
 			size = 8
 		case wireFixed4:
 			size = 4
 		case wireBytes:
-			contentSize, prefixSize, err := readVarint(rest, missing)
-			if err != nil {
-				return err
-			}
-			rest = rest[prefixSize:]
-			size = contentSize
-			isBytes = true
+			size, err = cutVarint(&rest, missing)
 		default:
-			return errGarbled
+			err = errGarbled
+		}
+		if err != nil {
+			return err
 		}
 		if size > uint64(len(rest)+missing) {
 			return errGarbled
 		}
 		content := rest[:min(size, uint64(len(rest)))]
 		rest = rest[len(content):]
-		if isBytes {
-			if err := m.maskField(tag>>3, content, int(size)-len(content)); err != nil {
+		if tag&7 == wireBytes {
+			if err := maskContent(tag>>3, content, int(size)-len(content), kept); err != nil {
 				return err
 			}
 		}
@@ -171,78 +139,34 @@ func (m *protobufMask) apply(message []byte, missing int) error {
 	return nil
 }
 
-// readVarint reads a varint at the beginning of the rest of a message.
-func readVarint(rest []byte, missing int) (value uint64, size int, err error) {
-	value, size = binary.Uvarint(rest)
+// cutVarint reads a varint at the beginning of the rest of a message, and removes it there.
+func cutVarint(rest *[]byte, missing int) (uint64, error) {
+	value, size := binary.Uvarint(*rest)
 	switch {
 	case size > 0:
-		return value, size, nil
+		*rest = (*rest)[size:]
+		return value, nil
 	case size == 0 && missing > 0:
-		return 0, 0, errCut
+		return 0, errCut
 	}
-	return 0, 0, errGarbled
+	return 0, errGarbled
 }
 
-// maskField masks the content of a field that has a length: a text, bytes or a message. missing is how many bytes of it
-// are not there.
-func (m *protobufMask) maskField(number uint64, content []byte, missing int) error {
-	mask := m.maskOf(number)
+// maskContent masks a text, bytes or a message, unless it is of a field that stays. missing is how many bytes of it are
+// not there.
+func maskContent(number uint64, content []byte, missing int, kept []field) error {
+	at := slices.IndexFunc(kept, func(f field) bool { return f.number == number && number > 0 })
 	switch {
-	case mask == nil:
+	case at < 0:
 		for i := range content {
 			content[i] = '*'
 		}
 		return nil
-	case mask.keepsAll:
+	case kept[at].parts == nil:
 		return nil
 	}
-	return mask.apply(content, missing)
+	return maskMessage(content, missing, kept[at].parts)
 }
-
-// maskOf returns the mask of a field, or nil if nothing of it stays.
-func (m *protobufMask) maskOf(number uint64) *protobufMask {
-	for _, field := range m.fields {
-		if field.number == number {
-			return field.mask
-		}
-	}
-	return nil
-}
-
-// jsonMask says which parts of a value in JSON stay. The names of an object's members stay, too.
-type jsonMask struct {
-	keepsAll bool                 // the value stays as it is
-	members  map[string]*jsonMask // if the value is an object; other values, and members without a mask, are masked
-}
-
-// jsonKeepAll is the mask of a value that stays as it is.
-var jsonKeepAll = &jsonMask{keepsAll: true}
-
-// jsonObject returns the mask of an object. The kept members stay as they are, and each of the parts has a mask.
-func jsonObject(kept []string, parts map[string]*jsonMask) *jsonMask {
-	members := map[string]*jsonMask{}
-	maps.Copy(members, parts)
-	for _, name := range kept {
-		members[name] = jsonKeepAll
-	}
-	return &jsonMask{members: members}
-}
-
-// The masks of a frame in JSON.
-var (
-	jsonEventMask = jsonObject([]string{"type"}, map[string]*jsonMask{"object": jsonObjectMask})
-
-	jsonObjectMask = jsonObject([]string{"apiVersion", "kind"}, map[string]*jsonMask{
-		"metadata": jsonMetadataMask,
-		"spec":     jsonObject([]string{"nodeName", "name", "count"}, nil),
-		"status":   jsonObject([]string{"phase", "count", "healthy", "observedGeneration"}, nil),
-	})
-
-	jsonMetadataMask = jsonObject([]string{
-		"name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "labels",
-		"ownerReferences", "finalizers",
-	}, map[string]*jsonMask{"annotations": jsonObject(nil, nil)})
-)
 
 // jsonMasker copies what stays of a frame.
 type jsonMasker struct {
@@ -254,31 +178,31 @@ type jsonMasker struct {
 // maskJSON masks a frame in JSON.
 func maskJSON(head []byte) ([]byte, error) {
 	m := &jsonMasker{head: head, in: json.NewDecoder(bytes.NewReader(head))}
-	err := m.copyValue(jsonEventMask)
+	err := m.copyValue(&jsonFrame)
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		err = errCut
 	}
 	return m.out, err
 }
 
-// copyValue reads the next value, and writes what of it stays: nothing if mask is nil.
-func (m *jsonMasker) copyValue(mask *jsonMask) error {
+// copyValue reads the next value, and writes what of it stays: nothing if kept is nil.
+func (m *jsonMasker) copyValue(kept *field) error {
 	next := bytes.TrimLeft(m.head[m.in.InputOffset():], " \t\r\n:,")
 	if len(next) == 0 || len(m.out) >= ByteLimit {
 		return errCut
 	}
-	isKept := mask != nil && mask.keepsAll
-	if mask != nil && !isKept && next[0] == '{' {
-		return m.copyMembers(mask)
+	isWhole := kept != nil && kept.parts == nil
+	if kept != nil && !isWhole && next[0] == '{' {
+		return m.copyMembers(kept.parts)
 	}
-	if !isKept {
+	if !isWhole {
 		m.write(`"***"`)
 	}
 	var value json.RawMessage
 	if err := m.in.Decode(&value); err != nil {
 		return err
 	}
-	if isKept {
+	if isWhole {
 		m.out = append(m.out, value...)
 	}
 	return nil
@@ -286,7 +210,7 @@ func (m *jsonMasker) copyValue(mask *jsonMask) error {
 
 // copyMembers reads the next value, which is an object, and writes the names of its members with what stays of their
 // values.
-func (m *jsonMasker) copyMembers(mask *jsonMask) error {
+func (m *jsonMasker) copyMembers(kept []field) error {
 	if _, err := m.in.Token(); err != nil { // {
 		return err
 	}
@@ -303,7 +227,7 @@ func (m *jsonMasker) copyMembers(mask *jsonMask) error {
 		asWritten := m.head[start:m.in.InputOffset()]
 		m.out = append(m.out, bytes.TrimLeft(asWritten, " \t\r\n,")...)
 		m.write(":")
-		if err := m.copyValue(mask.members[name.(string)]); err != nil {
+		if err := m.copyValue(named(kept, name.(string))); err != nil {
 			return err
 		}
 	}
@@ -312,6 +236,15 @@ func (m *jsonMasker) copyMembers(mask *jsonMask) error {
 	}
 	m.write("}")
 	return nil
+}
+
+// named returns the field with this name in JSON, or nil if it does not stay.
+func named(kept []field, name string) *field {
+	at := slices.IndexFunc(kept, func(f field) bool { return f.name == name && name != "" })
+	if at < 0 {
+		return nil
+	}
+	return &kept[at]
 }
 
 func (m *jsonMasker) write(text string) { m.out = append(m.out, text...) }

@@ -103,6 +103,11 @@ func TestMaskReadsJSONAsPodcountDoes(t *testing.T) {
 			`{"object":{"metadata":{"labels":{"a":"b","c":""},"finalizers":["f",1e400,true],"managedFields":[{"a":[{}]}]}}}`,
 			`{"object":{"metadata":{"labels":{"a":"b","c":""},"finalizers":["f",1e400,true],"managedFields":"***"}}}`,
 		},
+		{
+			"an empty name",
+			`{"object":{"metadata":{"annotations":{"":"hunter2"}},"":"hunter2"},"":"hunter2"}`,
+			`{"object":{"metadata":{"annotations":{"":"***"}},"":"***"},"":"***"}`,
+		},
 		{"white space", " {\n\t\"type\" : \"ADDED\" , \"object\" : { } }", `{"type":"ADDED","object":{}}`},
 		{"no object", `["hunter2"]`, `"***"`},
 		{"brackets that do not match", `{"object":{"metadata":{"labels":[}},"spec":{"env":"hunter2"}}}`, ""},

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -111,9 +112,8 @@ func (s Step) MarshalJSON() ([]byte, error) {
 // Trace passes steps to listeners. Its methods are safe for concurrent use. A nil Trace has no listeners.
 type Trace struct {
 	number    atomic.Uint64
+	mu        sync.Mutex                  // held while listeners is replaced
 	listeners atomic.Pointer[[]*listener] // nil while nobody listens
-
-	mu sync.Mutex // held while listeners is replaced
 }
 
 type listener struct {
@@ -125,28 +125,16 @@ type listener struct {
 func (t *Trace) IsOn() bool { return t != nil && t.listeners.Load() != nil }
 
 // Emit passes a step to all listeners. It sets Number, At and Where.
-func (t *Trace) Emit(s Step) { t.EmitFor(1, s) }
+func (t *Trace) Emit(s Step) { t.EmitBuilt(func() Step { return s }) }
 
-// EmitFor is Emit for a helper of the functions that have points. helpers is how many functions lie between the point
-// and EmitFor.
-func (t *Trace) EmitFor(helpers int, s Step) {
-	if t.IsOn() {
-		t.emit(callerOf(helpers+2), func() Step { return s })
+// EmitBuilt is Emit for steps that take work to build. It calls build at most once, and only if a listener has room.
+func (t *Trace) EmitBuilt(build func() Step) {
+	if !t.IsOn() {
+		return
 	}
-}
-
-// EmitBuilt is EmitFor for steps that take work to build. It calls build at most once, and only if a listener has room.
-func (t *Trace) EmitBuilt(helpers int, build func() Step) {
-	if t.IsOn() {
-		t.emit(callerOf(helpers+2), build)
-	}
-}
-
-// emit passes a step of the function at a program counter to all listeners that have room.
-func (t *Trace) emit(pc uintptr, build func() Step) {
 	listeners := t.listeners.Load()
 	if listeners == nil {
-		return
+		return // The last one has stopped meanwhile.
 	}
 	number := t.number.Add(1)
 	var s Step // Its Number is 0 until it is built.
@@ -158,7 +146,7 @@ func (t *Trace) emit(pc uintptr, build func() Step) {
 			s = build()
 			s.Number = number
 			s.At = time.Now()
-			s.Where = placeOf(pc)
+			s.Where = placeOfPoint()
 			s.limit()
 		}
 		l.handle(s)
@@ -178,32 +166,31 @@ func limited(text string) string {
 	return strings.ToValidUTF8(strings.Clone(text[:min(len(text), ByteLimit)]), "")
 }
 
-// callerOf returns the program counter of a calling function. 0 is callerOf itself, and 1 its caller.
-func callerOf(depth int) uintptr {
-	var pcs [1]uintptr
-	runtime.Callers(depth+1, pcs[:])
-	return pcs[0]
+// reporters are how the names of functions begin that report for others, so a step is not theirs.
+var reporters = []string{
+	"log/slog.",
+	"podcount/internal/view/logging.",
+	"podcount/internal/view/observe.",
+	"podcount/internal/view/trace.(*",
 }
 
-// placeOf names the function at a program counter, as in "watch.go:975 (*Reflector).handleEvent" or
-// "internal/api/kube/client.go:199 (*Client).exchange". It returns "" for 0.
-func placeOf(pc uintptr) string {
-	if pc == 0 {
-		return ""
+// placeOfPoint names the function that has the point, as in "watch.go:975 main.(*Reflector).handleEvent": the first one
+// up the stack that is not a reporter. It returns "" if there is none near.
+func placeOfPoint() string {
+	const maxReporters = 16 // in a row
+	pcs := make([]uintptr, maxReporters)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	for {
+		frame, more := frames.Next()
+		isReporter := func(prefix string) bool { return strings.HasPrefix(frame.Function, prefix) }
+		if !slices.ContainsFunc(reporters, isReporter) {
+			function := strings.ReplaceAll(path.Base(frame.Function), "[...]", "")
+			return fmt.Sprintf("%s:%d %s", path.Base(frame.File), frame.Line, function)
+		}
+		if !more {
+			return ""
+		}
 	}
-	frame, _ := runtime.CallersFrames([]uintptr{pc}).Next()
-	// The name is "main.(*Reflector[...]).handleEvent.func1" or "podcount/internal/api/kube.(*Client).exchange".
-	name := frame.Function
-	parent := strings.TrimPrefix(path.Dir(name), "podcount/")
-	pkg, function, _ := strings.Cut(path.Base(name), ".")
-	function = strings.ReplaceAll(function, "[...]", "")
-	function, _, _ = strings.Cut(function, ".func") // A closure belongs to the function around it.
-	// The directory in frame.File is one of the machine that compiled the program, so only the name of the file is used.
-	place := path.Join(parent, pkg, path.Base(frame.File))
-	if pkg == "main" {
-		place = path.Base(frame.File)
-	}
-	return fmt.Sprintf("%s:%d %s", place, frame.Line, function)
 }
 
 // Listen calls handle with every step from now on, until stop is called; a step that is being emitted then may still
@@ -219,14 +206,8 @@ func (t *Trace) ListenWithin(hasRoom func() bool, handle func(Step)) (stop func(
 	own := &listener{hasRoom, handle}
 	t.replace(func(old []*listener) []*listener { return append(old, own) })
 	return func() {
-		t.replace(func(old []*listener) (others []*listener) {
-			for _, l := range old {
-				if l != own {
-					others = append(others, l)
-				}
-			}
-			return others
-		})
+		isOwn := func(l *listener) bool { return l == own }
+		t.replace(func(old []*listener) []*listener { return slices.DeleteFunc(old, isOwn) })
 	}
 }
 
@@ -236,14 +217,13 @@ func (t *Trace) replace(change func(old []*listener) []*listener) {
 	defer t.mu.Unlock()
 	var now []*listener
 	if old := t.listeners.Load(); old != nil {
-		now = append(now, *old...)
+		now = slices.Clone(*old)
 	}
 	now = change(now)
+	t.listeners.Store(&now)
 	if len(now) == 0 {
 		t.listeners.Store(nil)
-		return
 	}
-	t.listeners.Store(&now)
 }
 
 // contextKey is the key of a Trace in a context.
@@ -256,9 +236,8 @@ func NewContext(ctx context.Context, t *Trace) context.Context {
 
 // FromContext returns the trace that a context carries, or a new one.
 func FromContext(ctx context.Context) *Trace {
-	t, ok := ctx.Value(contextKey{}).(*Trace)
-	if !ok {
-		return new(Trace)
+	if t, isCarried := ctx.Value(contextKey{}).(*Trace); isCarried {
+		return t
 	}
-	return t
+	return new(Trace)
 }

@@ -57,22 +57,20 @@ func TestTraceIsOnOnlyWhileSomebodyListens(t *testing.T) {
 // emitsStep stands for a function of the program that has a point.
 func emitsStep(tr *Trace) { tr.Emit(Step{Point: Done}) }
 
-// helps stands for a helper between a point and Emit.
-func helps(tr *Trace) { tr.EmitFor(1, Step{Point: Done}) }
-
-func callsHelper(tr *Trace) { helps(tr) }
+// logsLine stands for a function of the program that has a point because it logs.
+func logsLine(tr *Trace) { slog.New(NewHandler(slog.DiscardHandler, tr)).Info("a line") }
 
 func TestStepNamesTheFunctionThatHasThePoint(t *testing.T) {
 	tr := new(Trace)
 	steps := record(t, tr)
 	emitsStep(tr)
-	callsHelper(tr)
+	logsLine(tr)
 	func() { tr.Emit(Step{}) }()
-	wants := []string{" emitsStep", " callsHelper", " TestStepNamesTheFunctionThatHasThePoint"}
+	wants := []string{" trace.emitsStep", " trace.logsLine", " trace.TestStepNamesTheFunctionThatHasThePoint.func1"}
 	for i, want := range wants {
 		where := steps()[i].Where
-		if !strings.HasPrefix(where, "internal/view/trace/trace_test.go:") || !strings.HasSuffix(where, want) {
-			t.Errorf("step %d was emitted by %q, want a line of internal/view/trace/trace_test.go and %q", i, where, want)
+		if !strings.HasPrefix(where, "trace_test.go:") || !strings.HasSuffix(where, want) {
+			t.Errorf("step %d was emitted by %q, want a line of trace_test.go and %q", i, where, want)
 		}
 	}
 }
@@ -90,8 +88,8 @@ func TestStepHasItsOwnBytes(t *testing.T) {
 	steps := record(t, tr)
 	patch := []byte("before")
 	frame := []byte(`{"type":"ADDED"}`)
-	tr.EmitBuilt(0, func() Step { return Step{Bytes: patch} })
-	tr.EmitBuilt(0, func() Step { return Step{Size: len(frame)}.WithFrame(frame) })
+	tr.EmitBuilt(func() Step { return Step{Bytes: patch} })
+	tr.EmitBuilt(func() Step { return Step{Size: len(frame)}.WithFrame(frame) })
 	clear(patch)
 	clear(frame)
 	testkit.WantEqual(t, "the bytes of a patch", string(steps()[0].Bytes), "before")
@@ -133,12 +131,12 @@ func TestStepForWhichNoListenerHasRoomIsNotBuilt(t *testing.T) {
 	defer tr.ListenWithin(func() bool { return hasRoom }, func(Step) { handled++ })()
 	log := slog.New(NewHandler(slog.DiscardHandler, tr))
 	value := &countedValue{}
-	tr.EmitBuilt(0, build)
+	tr.EmitBuilt(build)
 	log.Info("a line", "value", value)
 	testkit.WantNumber(t, "steps that were built", built, 0)
 	testkit.WantNumber(t, "values that were formatted", value.formatted, 0)
 	hasRoom = true
-	tr.EmitBuilt(0, build)
+	tr.EmitBuilt(build)
 	log.Info("a line", "value", value)
 	testkit.WantNumber(t, "steps that were built with room", built, 1)
 	testkit.WantNumber(t, "values that were formatted with room", value.formatted, 1)
@@ -157,7 +155,7 @@ func TestStepIsBuiltOnceForAllListeners(t *testing.T) {
 	tr := new(Trace)
 	first, second := record(t, tr), record(t, tr)
 	built := 0
-	tr.EmitBuilt(0, func() Step {
+	tr.EmitBuilt(func() Step {
 		built++
 		return Step{Text: strings.Repeat("x", ByteLimit+1), Error: strings.Repeat("x", ByteLimit+1)}
 	})
@@ -187,15 +185,15 @@ func TestLogLinesBecomeSteps(t *testing.T) {
 	var out bytes.Buffer
 	tr := new(Trace)
 	next := slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})
-	log := slog.New(NewHandler(next, tr)).With("kind", "Pod").WithGroup("list")
+	log := slog.New(NewHandler(next, tr)).With("kind", "Pod")
 	log.Debug("nobody listens")
 	steps := record(t, tr)
 	log.Log(t.Context(), slog.LevelDebug+2, "watching", "rv", 7)
 	testkit.WantEqual(t, "what the next handler wrote", out.String(), "")
 	testkit.WantEqual(t, "the number of steps", len(steps()), 1)
-	testkit.WantEqual(t, "the line", steps()[0].Text, "msg=watching kind=Pod list.rv=7")
+	testkit.WantEqual(t, "the line", steps()[0].Text, "msg=watching kind=Pod rv=7")
 	testkit.WantEqual(t, "the level", steps()[0].Type, "DEBUG")
-	testkit.WantText(t, steps()[0].Where, "internal/view/trace/trace_test.go:", " TestLogLinesBecomeSteps")
+	testkit.WantText(t, steps()[0].Where, "trace_test.go:", " trace.TestLogLinesBecomeSteps")
 	log.Info("listed")
 	testkit.WantText(t, out.String(), "msg=listed kind=Pod")
 }
