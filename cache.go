@@ -23,8 +23,9 @@ type (
 )
 
 // Delta is one change of a store. Old is nil if the object was added, and New is nil if it was removed. If Old and New
-// are the same object, nothing has changed: this is how a controller receives the objects that already exist. It
-// receives all of them again after the CustomResourceDefinition of their kind (CRD) has changed, and after a panic.
+// are the same object, nothing has changed, and the object is replayed: this is how a controller gets the objects that
+// already exist. It gets them again after the CustomResourceDefinition (CRD) of their kind has changed, and after a
+// panic.
 //
 // T is *Pod, *Node, *Count or the like. What all of them can do is in object.Object: ObjectMeta returns their metadata,
 // and HasSameFields compares the other fields that podcount reads with those of another T.
@@ -38,17 +39,17 @@ func (d Delta[T]) Key() Key {
 	return d.New.ObjectMeta().Key()
 }
 
-// isUnchanged reports whether Old and New are the same object.
-func (d Delta[T]) isUnchanged() bool { return d.Old == d.New }
+// isReplay reports whether an object is only replayed, and nothing has changed.
+func (d Delta[T]) isReplay() bool { return d.Old == d.New }
 
-// isNil reports whether a generic function got no object.
+// isNil reports whether obj is nil. Go does not let generic code compare it with nil.
 func isNil[T object.Object[T]](obj T) bool {
 	var none T
 	return obj == none
 }
 
-// Store holds the objects of one kind. Any goroutine may read it. Only the kind's Reflector changes its objects, by
-// events of watches (Apply), lists (Listing) and answers to patches (ApplyAnswer).
+// Store holds the objects of one kind. Any goroutine may read it. Only the kind's Reflector adds, replaces and removes
+// objects: by events of watches (apply), lists (Listing) and answers to patches (applyAnswer).
 type Store[T object.Object[T]] struct {
 	reportsEveryVersion bool // see Reflector.NeedEveryVersion
 
@@ -86,9 +87,9 @@ func (s *Store[T]) All() []T {
 	return slices.AppendSeq(all, maps.Values(s.items))
 }
 
-// Apply applies a watch event (ADDED, MODIFIED or DELETED), and returns the changes. It changes nothing if the store
-// already has a newer version of the object, as after ApplyAnswer, which may be ahead of the watch.
-func (s *Store[T]) Apply(eventType string, obj T) []Delta[T] {
+// apply applies a watch event (ADDED, MODIFIED or DELETED), and returns the changes. It changes nothing if the store
+// already has a newer version of the object, as after applyAnswer, which may be ahead of the watch.
+func (s *Store[T]) apply(eventType string, obj T) []Delta[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.hasNewerLocked(obj) {
@@ -101,7 +102,7 @@ func (s *Store[T]) Apply(eventType string, obj T) []Delta[T] {
 }
 
 // hasNewerLocked reports whether the store has a newer version of an object, or a newer object of the same name. If the
-// versions are no numbers, they cannot be compared. Then it reports false, so that nothing is lost.
+// versions are no numbers, obj counts as the newer one, so that nothing is lost: see object.IsNewer.
 func (s *Store[T]) hasNewerLocked(obj T) bool {
 	held, isHeld := s.items[obj.ObjectMeta().NamespacedName()]
 	if !isHeld {
@@ -109,9 +110,7 @@ func (s *Store[T]) hasNewerLocked(obj T) bool {
 	}
 	version := obj.ObjectMeta().ResourceVersion()
 	heldVersion := held.ObjectMeta().ResourceVersion()
-	isSame := version == heldVersion
-	isNewer := object.IsNewer(version, heldVersion)
-	return !isSame && !isNewer
+	return version != heldVersion && !object.IsNewer(version, heldVersion)
 }
 
 // setLocked stores obj, and returns the changes. It stores obj even if no change is reported.
@@ -164,23 +163,23 @@ func (s *Store[T]) removeFromIndexesLocked(obj T) {
 
 // Listing collects the objects of one list, in three steps:
 //
-//  1. Add compares each object with the store. If the store has the same, that stays, and is marked with the number of
-//     the Listing. Otherwise the new object waits in the Listing.
-//  2. Commit moves the objects that wait to the store. They have the mark, too.
+//  1. Add compares each object of the list with the store. If the store has an equal one, Add marks that one with the
+//     number of the Listing. Otherwise the new object gets the mark, and waits in the Listing.
+//  2. Commit moves the objects that wait to the store.
 //  3. Commit removes the objects without the mark, because they were not in the list.
 //
 // Until Commit, nobody sees a difference: only marks change. If a list fails, drop its Listing.
 type Listing[T object.Object[T]] struct {
 	store   *Store[T]
 	number  uint32
-	count   int       // the number of objects so far
-	reached func(int) // is told of that number, unless it is nil
-	waiting map[string]T
+	count   int          // the number of objects so far
+	reached func(int)    // is told of that number, unless it is nil
+	waiting map[string]T // by namespace/name, as in the store
 }
 
-// NewListing returns the Listing of a list that begins. Commit or CommitExact ends it. Earlier Listings of the store
+// newListing returns the Listing of a list that begins. Commit or CommitExact ends it. Earlier Listings of the store
 // must not be used after this.
-func (s *Store[T]) NewListing() *Listing[T] {
+func (s *Store[T]) newListing() *Listing[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listings++
@@ -193,7 +192,7 @@ const listLimit = 2_000_000
 
 // Add adds the next object of a list. It fails if the list has too many objects.
 //
-//   - obj has no metadata yet, because most objects of a list are in the store already, and need no memory for theirs.
+//   - obj comes without metadata. Most objects of a list are in the store already, so they need no memory for theirs.
 //   - metadata is a draft, which is valid only until Add returns. If Add keeps obj, it copies the draft into it.
 //   - kept says that Add keeps obj. Otherwise the caller may reuse obj.
 func (l *Listing[T]) Add(obj T, metadata objectmeta.Draft) (kept bool, err error) {
@@ -222,13 +221,13 @@ func (l *Listing[T]) Add(obj T, metadata objectmeta.Draft) (kept bool, err error
 // Len returns the number of objects so far.
 func (l *Listing[T]) Len() int { return l.count }
 
-// Rewind expects the objects after the first n ones again, because a page of the list is read once more. It has the
-// same objects, so what waits and the marks stay right.
+// Rewind sets the number of objects back to n, because a page of the list is read once more. The page brings the same
+// objects again, so marks and waiting objects stay right.
 func (l *Listing[T]) Rewind(n int) { l.count = n }
 
-// Commit makes the store equal to the list, and returns the changes. Objects may get older versions than before,
-// because etcd was restored from a backup, or because a patch was answered while the list was read. In the second case,
-// the watch brings the newer version again.
+// Commit makes the store equal to the list, and returns the changes. Objects may get older versions than before: etcd
+// was restored from a backup, or a patch was answered while the list was read. In the second case, the watch brings the
+// newer version again.
 //
 // For the first list Commit returns no changes, because a Delta for every object would double the peak memory.
 // Controllers get these objects when they begin: see Watch in main.go.
@@ -266,10 +265,10 @@ func (s *Store[T]) addAllToIndexesLocked() {
 // ---------------------------------------------------------------------------------------------------------------------
 // What else changes a Store: answers to patches, and audits
 
-// ApplyAnswer stores the object in the server's answer to a patch, and returns the changes. The watch may have
-// delivered later changes before the answer arrived, so ApplyAnswer neither brings back an object that the watch has
+// applyAnswer stores the object in the server's answer to a patch, and returns the changes. The watch may have
+// delivered later changes before the answer arrived, so applyAnswer neither brings back an object that the watch has
 // removed nor replaces a newer version.
-func (s *Store[T]) ApplyAnswer(obj T) []Delta[T] {
+func (s *Store[T]) applyAnswer(obj T) []Delta[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held, isHeld := s.items[obj.ObjectMeta().NamespacedName()]
@@ -284,9 +283,9 @@ func (s *Store[T]) ApplyAnswer(obj T) []Delta[T] {
 
 // knows reports whether the store has all that a watch event says, or something newer:
 //
-//	event             the store has the object          it does not
-//	ADDED, MODIFIED   yes, if in this version or newer   no
-//	DELETED           yes, if in a newer version         yes
+//	event             if the store has the object            if it does not
+//	ADDED, MODIFIED   true for this version or a newer one   false
+//	DELETED           true for a newer version               true
 func (s *Store[T]) knows(eventType string, obj T) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -329,13 +328,13 @@ func (l *Listing[T]) CommitExact(version string) (differences, changes []Delta[T
 		if isHeld && isNewerThanList(held) {
 			continue
 		}
-		// Add found obj to differ. But if the answer to a patch has brought the same version since then, it differs no
-		// more.
+		// Add compares quickly, and may take equal objects for different ones: see objectmeta.Draft.Equals. Besides,
+		// the answer to a patch may have brought the same version since then.
 		isSame := isHeld && held.ObjectMeta().IsSameVersion(obj.ObjectMeta()) && !s.hasChanged(held, obj)
 		if !isSame {
 			differences = append(differences, Delta[T]{Old: held, New: obj})
 		}
-		// It is stored in any case, because it has the mark of this list.
+		// It is stored in any case: the held one may not have the mark of this list, and would be removed below.
 		changes = append(changes, s.setLocked(obj)...)
 	}
 	for key, obj := range s.items {
@@ -367,72 +366,72 @@ func (s *Store[T]) addIndex(ix index[T]) {
 	s.indexes = append(s.indexes, ix)
 }
 
-// CountIndex counts the objects of a store by a key that its user chooses, such as the name of a pod's node, or the
-// namespace and the app of a pod. It is safe for concurrent use.
-type CountIndex[T object.Object[T]] struct {
-	keyOf  func(T) Key
-	mu     *sync.RWMutex             // the store's; guards counts
-	counts map[string]map[string]int // by namespace and then by name, so that a namespace takes memory only once
+// NumberIndex has the number of objects of a store for each value of a key that its user chooses, such as the name of a
+// pod's node, or the namespace and the app of a pod. It is safe for concurrent use.
+type NumberIndex[T object.Object[T]] struct {
+	keyOf   func(T) Key
+	mu      *sync.RWMutex             // the store's lock, which it holds when it calls add and remove; guards numbers
+	numbers map[string]map[string]int // by namespace and then by name, so that a namespace takes memory only once
 }
 
-// CountBy adds a CountIndex to a store. It leaves out objects whose key has no name. keyOf must always return the same
-// key for the same object.
-func CountBy[T object.Object[T]](s *Store[T], keyOf func(T) Key) *CountIndex[T] {
-	ix := &CountIndex[T]{keyOf: keyOf, mu: &s.mu, counts: map[string]map[string]int{}}
+// NumberBy adds a NumberIndex to a store. It leaves out objects whose key has no name. keyOf must always return the
+// same key for the same object.
+func NumberBy[T object.Object[T]](s *Store[T], keyOf func(T) Key) *NumberIndex[T] {
+	ix := &NumberIndex[T]{keyOf: keyOf, mu: &s.mu, numbers: map[string]map[string]int{}}
 	s.addIndex(ix)
 	return ix
 }
 
-// Count returns the number of objects with a key, in O(1).
-func (ix *CountIndex[T]) Count(key Key) int {
+// Number returns the number of objects with a key, in O(1).
+func (ix *NumberIndex[T]) Number(key Key) int {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
-	return ix.counts[key.Namespace][key.Name]
+	return ix.numbers[key.Namespace][key.Name]
 }
 
 // All yields the names of the keys in a namespace with their numbers of objects, in any order, as they are when the
 // loop begins.
-func (ix *CountIndex[T]) All(namespace string) iter.Seq2[string, int] {
+func (ix *NumberIndex[T]) All(namespace string) iter.Seq2[string, int] {
 	return func(yield func(string, int) bool) {
 		ix.mu.RLock()
-		copied := maps.Clone(ix.counts[namespace])
+		copied := maps.Clone(ix.numbers[namespace])
 		ix.mu.RUnlock()
-		for name, count := range copied {
-			if !yield(name, count) {
+		for name, number := range copied {
+			if !yield(name, number) {
 				return
 			}
 		}
 	}
 }
 
-func (ix *CountIndex[T]) add(obj T) { ix.change(obj, +1) }
+func (ix *NumberIndex[T]) add(obj T) { ix.change(obj, +1) }
 
-func (ix *CountIndex[T]) remove(obj T) { ix.change(obj, -1) }
+func (ix *NumberIndex[T]) remove(obj T) { ix.change(obj, -1) }
 
-func (ix *CountIndex[T]) change(obj T, by int) {
+func (ix *NumberIndex[T]) change(obj T, by int) {
 	key := ix.keyOf(obj)
 	if key.Name == "" {
 		return
 	}
-	names := ix.counts[key.Namespace]
+	names := ix.numbers[key.Namespace]
 	if names == nil {
 		names = map[string]int{}
-		ix.counts[key.Namespace] = names
+		ix.numbers[key.Namespace] = names
 	}
 	names[key.Name] += by
 	if names[key.Name] == 0 {
 		delete(names, key.Name)
 	}
 	if len(names) == 0 {
-		delete(ix.counts, key.Namespace)
+		delete(ix.numbers, key.Namespace)
 	}
 }
 
-// ObjectIndex finds the objects of a store by a key that its user chooses. Unlike a CountIndex, it needs memory for
+// ObjectIndex finds the objects of a store by a key that its user chooses. Unlike a NumberIndex, it takes memory for
 // each object. It is safe for concurrent use.
 type ObjectIndex[T object.Object[T]] struct {
 	keyOf   func(T) Key
-	mu      *sync.RWMutex // the store's; guards objects
+	mu      *sync.RWMutex // the store's lock, as in NumberIndex; guards objects
 	objects map[Key]map[Key]T
 }
 
@@ -463,7 +462,7 @@ func (ix *ObjectIndex[T]) add(obj T) {
 }
 
 func (ix *ObjectIndex[T]) remove(obj T) {
-	key := ix.keyOf(obj)
+	key := ix.keyOf(obj) // It has no objects if it has no name.
 	delete(ix.objects[key], obj.ObjectMeta().Key())
 	if len(ix.objects[key]) == 0 {
 		delete(ix.objects, key)

@@ -79,7 +79,7 @@ func TestListReportsOnlyChanges(t *testing.T) {
 
 // listPods makes the store equal to a list of these pods, and returns the changes.
 func listPods(s *Store[*Pod], pods ...*Pod) []Delta[*Pod] {
-	listing := s.NewListing()
+	listing := s.newListing()
 	addPods(listing, pods...)
 	changes, _ := listing.Commit()
 	return changes
@@ -197,10 +197,10 @@ func TestExactListCorrectsOnlyWhatIsNotNewer(t *testing.T) {
 	} {
 		s := NewStore[*Pod]()
 		listPods(s, makePod("a", "1", "10", "x"), makePod("b", "2", "11", "x"))
-		listing := s.NewListing()
+		listing := s.newListing()
 		addPods(listing, row.listed...)
 		if row.answer != nil {
-			s.ApplyAnswer(row.answer)
+			s.applyAnswer(row.answer)
 		}
 		differences, changes := listing.CommitExact("50")
 		testkit.WantEqual(t, row.name+": differences", describeDeltas(differences), row.differences)
@@ -213,42 +213,42 @@ func TestExactListCorrectsOnlyWhatIsNotNewer(t *testing.T) {
 
 func TestStoreMayChangeWhileItsNumbersAreRead(t *testing.T) {
 	s := NewStore[*Pod]()
-	byNode := CountBy(s, nodeKeyOf)
-	s.Apply("ADDED", makePod("a", "1", "10", "n"))
-	s.Apply("ADDED", makePod("b", "1", "10", "n2"))
+	perNode := NumberBy(s, nodeKeyOf)
+	s.apply("ADDED", makePod("a", "1", "10", "n"))
+	s.apply("ADDED", makePod("b", "1", "10", "n2"))
 	visited := 0
-	for node := range byNode.All("") {
+	for node := range perNode.All("") {
 		visited++
 		if !s.mu.TryLock() {
 			t.Fatal("the store is locked")
 		}
 		s.mu.Unlock()
-		s.Apply("ADDED", makePod(node, "1", "11", "late "+node))
+		s.apply("ADDED", makePod(node, "1", "11", "late "+node))
 	}
 	testkit.WantNumber(t, "numbers that were read", visited, 2)
-	testkit.WantEqual(t, "a number that came meanwhile", byNode.Count(Key{Name: "late n"}), 1)
+	testkit.WantEqual(t, "a number that came meanwhile", perNode.Number(Key{Name: "late n"}), 1)
 }
 
 func TestDroppedListChangesNothing(t *testing.T) {
 	s := NewStore[*Pod]()
-	byNode := CountBy(s, nodeKeyOf)
+	perNode := NumberBy(s, nodeKeyOf)
 	a := makePod("a", "1", "10", "x")
 	b := makePod("b", "2", "11", "x")
 	listPods(s, a)
 
-	dropped := s.NewListing()
+	dropped := s.newListing()
 	addPods(dropped, a, b)
 
 	testkit.WantNumber(t, "changes by the next list", len(listPods(s, a)), 0)
 	testkit.WantNumber(t, "objects", s.Len(), 1)
-	testkit.WantNumber(t, "objects in the index", byNode.Count(Key{Name: "x"}), 1)
+	testkit.WantNumber(t, "objects in the index", perNode.Number(Key{Name: "x"}), 1)
 }
 
 func TestIndexesEqualARecountAfterAnyHistory(t *testing.T) {
 	for seed := range uint64(50) {
 		dice := rand.New(rand.NewPCG(seed, 1))
 		s := NewStore[*Pod]()
-		counts := CountBy(s, nodeKeyOf)
+		counts := NumberBy(s, nodeKeyOf)
 		objects := IndexBy(s, nodeKeyOf)
 		listPods(s)
 		for step := range 300 {
@@ -264,7 +264,7 @@ func TestIndexesEqualARecountAfterAnyHistory(t *testing.T) {
 				found[node.Name] = len(objects.Objects(node))
 			}
 			what := fmt.Sprintf("seed %d, step %d: ", seed, step)
-			testkit.WantEqual(t, what+"CountIndex", maps.Collect(counts.All("")), recount)
+			testkit.WantEqual(t, what+"NumberIndex", maps.Collect(counts.All("")), recount)
 			testkit.WantEqual(t, what+"ObjectIndex", found, recount)
 			if t.Failed() {
 				return
@@ -284,7 +284,7 @@ func changeAtRandom(s *Store[*Pod], dice *rand.Rand, step int) {
 	}
 	switch dice.IntN(8) {
 	case 0:
-		listing := s.NewListing()
+		listing := s.newListing()
 		for range dice.IntN(8) {
 			addPods(listing, randomPod(step))
 		}
@@ -296,12 +296,12 @@ func changeAtRandom(s *Store[*Pod], dice *rand.Rand, step int) {
 		default: // The listing is dropped.
 		}
 	case 1:
-		s.ApplyAnswer(randomPod(step + 2))
+		s.applyAnswer(randomPod(step + 2))
 	case 2:
-		s.Apply("DELETED", randomPod(step))
+		s.apply("DELETED", randomPod(step))
 	default:
 		eventType := []string{"ADDED", "MODIFIED"}[dice.IntN(2)]
-		s.Apply(eventType, randomPod(step-dice.IntN(5)))
+		s.apply(eventType, randomPod(step-dice.IntN(5)))
 	}
 }
 
@@ -310,7 +310,7 @@ func nodeKeyOf(p *Pod) Key { return Key{Name: p.NodeName} }
 func TestIndexByALabelEqualsARecount(t *testing.T) {
 	dice := rand.New(rand.NewPCG(1, 2))
 	s := NewStore[*Pod]()
-	index := CountBy(s, func(p *Pod) Key {
+	index := NumberBy(s, func(p *Pod) Key {
 		app, _ := p.Label("app")
 		return Key{Namespace: p.Key().Namespace, Name: app}
 	})
@@ -329,14 +329,14 @@ func TestIndexByALabelEqualsARecount(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Apply([]string{"ADDED", "MODIFIED", "DELETED"}[dice.IntN(3)], p)
+		s.apply([]string{"ADDED", "MODIFIED", "DELETED"}[dice.IntN(3)], p)
 
 		recount := map[Key]int{}
 		for _, p := range s.All() {
 			recount[Key{Namespace: p.Key().Namespace, Name: appOf(p)}]++
 		}
 		counts := map[Key]int{}
-		for namespace, names := range index.counts {
+		for namespace, names := range index.numbers {
 			for name, count := range names {
 				counts[Key{Namespace: namespace, Name: name}] = count
 			}
@@ -353,29 +353,29 @@ func TestAnswerReplacesOnlyAnOlderVersion(t *testing.T) {
 		t.Helper()
 		testkit.WantEqual(t, "node after "+after, s.Get(Key{Namespace: "ns", Name: "a"}).NodeName, want)
 	}
-	s.Apply("ADDED", makePod("a", "1", "10", "old"))
-	s.ApplyAnswer(makePod("a", "1", "12", "new"))
+	s.apply("ADDED", makePod("a", "1", "10", "old"))
+	s.applyAnswer(makePod("a", "1", "12", "new"))
 	wantNode("a patch", "new")
-	s.ApplyAnswer(makePod("a", "1", "11", "older"))
+	s.applyAnswer(makePod("a", "1", "11", "older"))
 	wantNode("the answer to an older patch", "new")
-	s.ApplyAnswer(makePod("a", "2", "99", "other uid"))
+	s.applyAnswer(makePod("a", "2", "99", "other uid"))
 	wantNode("a patch of another pod with this name", "new")
-	s.Apply("MODIFIED", makePod("a", "1", "11", "late event"))
+	s.apply("MODIFIED", makePod("a", "1", "11", "late event"))
 	wantNode("an event from before the patch", "new")
-	s.Apply("DELETED", makePod("a", "1", "11", "late event"))
+	s.apply("DELETED", makePod("a", "1", "11", "late event"))
 	testkit.WantNumber(t, "objects after a removal from before the patch", s.Len(), 1)
 
-	s.Apply("DELETED", makePod("a", "1", "13", "x"))
-	s.ApplyAnswer(makePod("a", "1", "14", "deleted"))
+	s.apply("DELETED", makePod("a", "1", "13", "x"))
+	s.applyAnswer(makePod("a", "1", "14", "deleted"))
 	testkit.WantNumber(t, "objects after an answer that arrived after the deletion", s.Len(), 0)
 }
 
 func TestPatchedObjectSurvivesAListThatBeganBefore(t *testing.T) {
 	s := NewStore[*Pod]()
 	listPods(s, makePod("a", "1", "10", "x"))
-	listing := s.NewListing()
+	listing := s.newListing()
 	addPods(listing, makePod("a", "1", "10", "x"))
-	s.ApplyAnswer(makePod("a", "1", "11", "new"))
+	s.applyAnswer(makePod("a", "1", "11", "new"))
 	listing.Commit()
 	if s.Get(Key{Namespace: "ns", Name: "a"}) == nil {
 		t.Error("the list removed the patched object")
@@ -384,10 +384,10 @@ func TestPatchedObjectSurvivesAListThatBeganBefore(t *testing.T) {
 
 func TestNoEventIsLostIfVersionsAreNoNumbers(t *testing.T) {
 	s := NewStore[*Pod]()
-	s.Apply("ADDED", makePod("a", "u", "odd-2", "n1"))
-	changes := s.Apply("MODIFIED", makePod("a", "u", "odd-1", "n2"))
+	s.apply("ADDED", makePod("a", "u", "odd-2", "n1"))
+	changes := s.apply("MODIFIED", makePod("a", "u", "odd-1", "n2"))
 	testkit.WantNumber(t, "changes by MODIFIED", len(changes), 1)
-	changes = s.Apply("DELETED", makePod("a", "u", "odd-3", "n2"))
+	changes = s.apply("DELETED", makePod("a", "u", "odd-3", "n2"))
 	testkit.WantNumber(t, "changes by DELETED", len(changes), 1)
 	testkit.WantNumber(t, "objects after DELETED", s.Len(), 0)
 }
@@ -398,7 +398,7 @@ func TestListKnowsAPodWithSharedLabels(t *testing.T) {
 	s.reportsEveryVersion = true
 	list := func(d *object.Decoder[*Pod], pods ...string) []Delta[*Pod] {
 		t.Helper()
-		listing := s.NewListing()
+		listing := s.newListing()
 		if _, err := d.List(strings.NewReader(fixture.PodListJSON(pods...)), false, listing.Add); err != nil {
 			t.Fatal(err)
 		}
@@ -468,7 +468,7 @@ func podKind(labels ...string) *object.Kind[*Pod] {
 func managerWithPods(t testing.TB, n int, labels fakekube.Object) *program {
 	m := countingManager(t)
 	crowd := &suite.Crowd{Pods: n, Nodes: n / 400, Labels: labels}
-	listing := m.pods.NewListing()
+	listing := m.pods.newListing()
 	_, err := m.pods.decoder.List(bytes.NewReader(crowd.Body(true, false)), true, listing.Add)
 	if err != nil || listing.count != n {
 		t.Fatalf("listed %d pods with the error %v, want %d pods", listing.count, err, n)
@@ -498,7 +498,7 @@ func TestListOfKnownPodsAllocatesAlmostNothing(t *testing.T) {
 	s := NewStore[*Pod]()
 	d := object.NewDecoder(podKind("app"))
 	list := func() {
-		listing := s.NewListing()
+		listing := s.newListing()
 		_, err := d.List(bytes.NewReader(body), true, listing.Add)
 		if err != nil || listing.count != 1000 {
 			t.Fatalf("listed %d pods with the error %v, want 1000 pods", listing.count, err)
@@ -589,7 +589,7 @@ func listWidgets(t *testing.T, store *Store[*object.JSONObject[widget]], widgets
 	t.Helper()
 	kind := object.JSONKind[widget]("Widget", "/apis/example.com/v1", "widgets")
 	list := `{"metadata":{"resourceVersion":"9"},"items":[` + strings.Join(widgets, ",") + `]}`
-	listing := store.NewListing()
+	listing := store.newListing()
 	add := func(obj *object.JSONObject[widget], metadata objectmeta.Draft) (bool, error) {
 		isKept, err := listing.Add(obj, metadata)
 		if isKept {
@@ -637,7 +637,7 @@ func TestJSONObjectReportsChangesOfItsFieldsOnly(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			testkit.WantEqual(t, "changes", len(store.Apply("MODIFIED", now)), row.want)
+			testkit.WantEqual(t, "changes", len(store.apply("MODIFIED", now)), row.want)
 		})
 	}
 }
@@ -682,8 +682,8 @@ func BenchmarkList100000(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				s := NewStore[*Pod]()
-				CountBy(s, nodeKeyOf)
-				listing := s.NewListing()
+				NumberBy(s, nodeKeyOf)
+				listing := s.newListing()
 				_, err := object.NewDecoder(kind).List(bytes.NewReader(data), format.isProtobuf, listing.Add)
 				if err != nil {
 					b.Fatal(err)
@@ -702,9 +702,9 @@ func BenchmarkRelist100000Unchanged(b *testing.B) {
 			kind.MetadataOnly = format.metadataOnly
 			d := object.NewDecoder(kind)
 			s := NewStore[*Pod]()
-			CountBy(s, nodeKeyOf)
+			NumberBy(s, nodeKeyOf)
 			list := func() (changes int) {
-				listing := s.NewListing()
+				listing := s.newListing()
 				_, err := d.List(bytes.NewReader(data), format.isProtobuf, listing.Add)
 				if err != nil {
 					b.Fatal(err)
@@ -737,11 +737,11 @@ func BenchmarkEvent(b *testing.B) {
 func benchmarkEvents(b *testing.B, crowd *suite.Crowd, isProtobuf bool) {
 	m := idleManager(b, &options.Options{NodeLabel: "example.com/n", Wire: "protobuf"})
 	queue := NewQueue(m.life.Stop, quietQueue(time.Millisecond, time.Second))
-	c := m.manager.Add("test", queue)
-	controller := &podCountController{Controller: c, options: m.options, pods: m.pods}
+	base := m.manager.Add("test", queue)
+	controller := &podCountController{Controller: base, options: m.options, pods: m.pods}
 	go discardKeys(queue)
 	d := object.NewDecoder(podKind())
-	listing := m.pods.NewListing()
+	listing := m.pods.newListing()
 	if _, err := d.List(bytes.NewReader(crowd.Body(true, true)), true, listing.Add); err != nil {
 		b.Fatal(err)
 	}
@@ -750,8 +750,8 @@ func benchmarkEvents(b *testing.B, crowd *suite.Crowd, isProtobuf bool) {
 	const n = 5000
 	watch := moves(crowd, n, isProtobuf)
 	addKeys := func(event object.WatchEvent[*Pod]) error {
-		for _, delta := range m.pods.Apply(event.Type, event.Object) {
-			c.Add(controller.onPodChange(delta)...)
+		for _, delta := range m.pods.apply(event.Type, event.Object) {
+			controller.onPodChange(delta)
 		}
 		return nil
 	}
@@ -802,14 +802,14 @@ func moves(crowd *suite.Crowd, n int, isProtobuf bool) (watch []byte) {
 
 func BenchmarkIndexOf150000Pods(b *testing.B) {
 	s := NewStore[*Pod]()
-	byNode := CountBy(s, nodeKeyOf)
+	perNode := NumberBy(s, nodeKeyOf)
 	for i := range 150000 {
-		s.Apply("ADDED", makePod(strconv.Itoa(i), "u", "1", "n"+strconv.Itoa(i%5000)))
+		s.apply("ADDED", makePod(strconv.Itoa(i), "u", "1", "n"+strconv.Itoa(i%5000)))
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if byNode.Count(Key{Name: "n4711"}) != 30 {
-			b.Fatal(byNode.Count(Key{Name: "n4711"}))
+		if perNode.Number(Key{Name: "n4711"}) != 30 {
+			b.Fatal(perNode.Number(Key{Name: "n4711"}))
 		}
 	}
 }

@@ -7,25 +7,30 @@
 //	                         │ key
 //	                      main.go: Reconcile ──patch, through watch.go──▶ API server
 //
-// A key says which object to look at, not what has changed. Reconcile compares that object with the caches, and patches
-// it if it is wrong; the server's answer goes into the cache. A key whose Reconcile fails is tried again after a
-// backoff, which is a wait that doubles with each failure. At each interval, a controller may add keys to look at
-// again. No controller works before its caches have complete lists, because half a list would give wrong numbers. With
-// -leader-elect, only one replica works: the one that holds the Lease, an object of the API server. Events, about
-// labels that were written, new pods and Counts, are posted by internal/api/events, and no reconcile waits for them.
+// A key says which object to look at, not what has changed. Reconcile works out from the caches what that object should
+// be, and patches it if it differs; the server's answer goes into the cache. A key whose Reconcile fails is tried again
+// after a backoff, which is a wait that doubles with each failure. At each interval, a controller may add keys to look
+// at again. No controller works before its caches have complete lists, because half a list would give wrong numbers.
+// With -leader-elect, only one replica works: the one that holds the Lease, an object of the API server. Kubernetes
+// Events tell people what podcount has done. They are posted in the background, and no reconcile waits for them.
 //
 // A cache is a Reflector (watch.go) with the Store that it fills (cache.go). This file has the controllers, of which
 // the pod-printer is the smallest, and then the program that runs them. Read up to the end of the pod-printer, then
 // cache.go, queue.go and watch.go, and then the pod-count controller and what follows it. docs/tour.md follows one pod
 // through these files.
 //
-// What they use is in internal/: see docs/internals.md. control runs the controllers, and its once.go lists what -once,
-// -dry-run and -prune change. control/brakes writes to objects, and lists all that can make a write wait. view/observe
-// makes log lines, metrics and more of all that happens. watch/ending decides what follows the end of a watch, such as
-// 410. watch/position knows the versions, and notices if etcd, the
-// database of the API server, was restored from a backup. api/kube sends the requests. api/kubeconfig finds the cluster
-// and renews the credential (access.renew in credential.go). api/leader holds the Lease (Election.tryAcquireOrRenew in
-// lease.go). api/object shows the way from bytes to an object (Decoder).
+// What they use is in internal/, and docs/internals.md describes it:
+//
+//	control         runs the controllers; once.go lists what -once, -dry-run and -prune change
+//	control/brakes  writes to objects; lists all that can make a write wait
+//	watch/ending    decides what follows the end of a watch, such as 410
+//	watch/position  knows the versions; notices that etcd, the server's database, was restored from a backup
+//	api/object      makes objects of bytes: see Decoder
+//	api/kube        sends the requests
+//	api/kubeconfig  finds the cluster, and renews the credential: see access.renew in credential.go
+//	api/leader      holds the Lease: see Election.renew
+//	api/events      posts the Events
+//	view/observe    makes log lines, metrics and more of all that happens
 package main
 
 import (
@@ -40,7 +45,6 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"podcount/deploy"
@@ -105,7 +109,7 @@ type (
 	Summary    = control.Summary    // numbers of objects, for the last line of a run
 )
 
-// program is the controllers and the caches that they share, and what both stand on.
+// program holds the caches, the controllers that share them, and what both need.
 type program struct {
 	observe.Sinks // Log, Metrics and Trace: where all that happens is told
 
@@ -114,8 +118,8 @@ type program struct {
 	nodes  *Reflector[*Node]
 	counts *Reflector[*Count]
 
-	podsByNode      *CountIndex[*Pod] // empty unless a controller needs whole pods
-	podsByNamespace *CountIndex[*Pod] // only for the page, so it is nil without -page
+	podsPerNode      *NumberIndex[*Pod] // how many; empty unless a controller needs whole pods
+	podsPerNamespace *NumberIndex[*Pod] // only for the page, so it is nil without -page
 
 	options  *options.Options
 	client   *kube.Client
@@ -131,47 +135,50 @@ type program struct {
 	restores      *position.Restores    // tells all caches if one notices that etcd was restored from a backup
 	election      *leader.Election      // nil without -leader-elect, and in a dry run
 
-	labels   []*overview.Label  // which the controllers keep right on nodes
+	labels   []*overview.Label  // of nodes, which the controllers maintain; for the page
 	overview *overview.Overview // what -listen and -page show; nil until setUp
 }
 
-// Watch makes a controller watch a cache. keysOf returns the keys that a change concerns. It gets each object that is
-// there when the controller begins, as a change from itself to itself, and from then on each change. But with -once,
-// real changes are left to the next run. Several goroutines call keysOf at once.
-func Watch[T object.Object[T]](c *Controller, r *Reflector[T], keysOf func(Delta[T]) []Key) {
-	addKeys := func(change Delta[T]) {
-		c.AddFound(func() []Key { return keysOf(change) })
+// Watch makes a controller watch a cache. onChange adds the keys that a change concerns, by c.Add or c.AddAfter. When
+// the controller begins, onChange gets each object that is there as a replay: see Delta. From then on, it gets each
+// change. But with -once, changes are left to the next run. Several goroutines call onChange at once.
+func Watch[T object.Object[T]](c *Controller, r *Reflector[T], onChange func(Delta[T])) {
+	handle := func(change Delta[T]) {
+		c.Call(func() { onChange(change) }) // Call recovers from panics.
 	}
-	c.Watches(r, func() {
+	replayAll := func() {
 		for _, obj := range r.All() {
-			addKeys(Delta[T]{Old: obj, New: obj})
+			handle(Delta[T]{Old: obj, New: obj})
 		}
-	})
+	}
+	c.Watches(r, replayAll)
 	r.Subscribe(func(change Delta[T]) {
-		isChange := !change.isUnchanged()
-		if c.NeedsKeys(isChange) {
-			addKeys(change)
+		if c.Wants(change.isReplay()) {
+			handle(change)
 		}
 	})
 }
 
-// OwnKey returns the key of the object that has changed. Pass it to Watch if each object has a key of its own.
-func OwnKey[T object.Object[T]](change Delta[T]) []Key { return []Key{change.Key()} }
+// WatchOwn makes a controller watch the objects that it is for: a change adds the key of the object that has changed.
+func WatchOwn[T object.Object[T]](c *Controller, r *Reflector[T]) {
+	Watch(c, r, func(change Delta[T]) { c.Add(change.Key()) })
+}
 
-// This is what internal/control does with a controller, without errors and the end. The three loops run at the same
-// time:
+// What internal/control does with a controller, without errors and the end (see Manager.runController, Controller.work
+// and Controller.look, which are short):
 //
-//	wait until this replica leads, and until each cache that the controller watches has a complete list
-//	in each of several workers, again and again:
-//		key := queue.Get()
-//		result, err := Reconcile(ctx, key)
-//		queue.Done(key, result, err)
-//	for each object that is there, and then for each change:
-//		queue.Add(keysOf(change)...)
-//	now, and at each interval:
-//		queue.Add(Resync()...)
-//
-// The real loops are short: see Manager.runController, Controller.work and Controller.look.
+//	wait until this replica leads, and each cache that the controller watches is complete and new enough
+//	then, all at the same time:
+//		in each of several workers, again and again:
+//			key := queue.Get()
+//			result, err := Reconcile(ctx, key)
+//			queue.Done(key, result, err)
+//		once, for each object that is there:
+//			onChange(Delta{Old: object, New: object})
+//		when that is done, and again at each interval:
+//			queue.Add(Resync()...)
+//		whenever a cache changes:
+//			onChange(change)
 
 // ---------------------------------------------------------------------------------------------------------------------
 // The pod-printer
@@ -180,7 +187,7 @@ func OwnKey[T object.Object[T]](change Delta[T]) []Key { return []Key{change.Key
 // the smallest example of a controller.
 func setUpPodPrinter(p *program, c *Controller) {
 	p.pods.NeedEveryVersion() // to print also changes of fields that podcount does not read
-	Watch(c, p.pods, OwnKey)
+	WatchOwn(c, p.pods)
 	c.Reconcile = func(_ context.Context, key Key) (Result, error) {
 		if p.pods.Get(key) == nil {
 			fmt.Fprintf(p.out.Stdout, "Pod %s does not exist anymore\n", key)
@@ -201,15 +208,15 @@ type podCountController struct {
 	log      *slog.Logger
 	recorder *events.Recorder
 
-	nodes      *Reflector[*Node]
-	pods       *Reflector[*Pod]
-	podsByNode *CountIndex[*Pod]
+	nodes       *Reflector[*Node]
+	pods        *Reflector[*Pod]
+	podsPerNode *NumberIndex[*Pod]
 
 	totalLabel *countLabel   // -total-label
 	labels     []*countLabel // all labels that podcount writes: totalLabel and, if it is set, -node-label
 
-	wrongNodesAddedAt time.Time   // only addWrongNodes uses it, and no two workers have totalKey at once
-	hasWarned         atomic.Bool // resync has logged that no node gets the total
+	wrongNodesAddedAt time.Time // only addWrongNodes uses it, and no two workers have totalKey at once
+	hasWarned         bool      // that no node gets the total; only resync uses it
 }
 
 // countLabel is a label that shows a number of pods on nodes.
@@ -220,8 +227,14 @@ type countLabel struct {
 	shown   *overview.Label          // shows it on the page
 }
 
-// isWrong compares the label of a node with the caches.
-func (l *countLabel) isWrong(node *Node) bool { return labelOf(node, l.name) != l.want(node) }
+// compare compares the label of a node with the caches.
+func (l *countLabel) compare(node *Node) brakes.Field {
+	is := labelOf(node, l.name)
+	want := l.want(node)
+	return brakes.Field{Name: l.name, From: is, To: want, IsWrong: is != want}
+}
+
+func (l *countLabel) isWrong(node *Node) bool { return l.compare(node).IsWrong }
 
 // labelOf returns the value of a node's label.
 func labelOf(node *Node, label string) brakes.Value {
@@ -229,46 +242,47 @@ func labelOf(node *Node, label string) brakes.Value {
 	return brakes.Value{Text: text, Exists: exists}
 }
 
-// totalKey stands for all nodes with wrong labels. It is added when the number of all pods changes.
+// totalKey is no node: its reconcile adds the keys of all nodes with wrong labels. It is added when the number of all
+// pods changes.
 var totalKey = Key{Name: "(total)"} // no node can have this name
 
-func setUpPodCount(p *program, c *Controller) {
+func setUpPodCount(p *program, base *Controller) {
 	o := p.options
-	controller := &podCountController{
-		Controller: c,
-		options:    o,
-		log:        p.Log,
-		recorder:   p.recorder,
-		nodes:      p.nodes,
-		pods:       p.pods,
-		podsByNode: p.podsByNode,
+	c := &podCountController{
+		Controller:  base,
+		options:     o,
+		log:         p.Log,
+		recorder:    p.recorder,
+		nodes:       p.nodes,
+		pods:        p.pods,
+		podsPerNode: p.podsPerNode,
 	}
-	controller.totalLabel = &countLabel{name: o.TotalLabel, subject: "pod count", want: controller.wantTotal}
-	controller.labels = []*countLabel{controller.totalLabel}
+	c.totalLabel = &countLabel{name: o.TotalLabel, subject: "pod count", want: c.wantTotal}
+	c.labels = []*countLabel{c.totalLabel}
 	p.nodes.NeedLabels(o.TotalLabel)
 	p.nodes.NeedLabels(o.TotalNodes.Keys()...)
 	if o.NodeLabel != "" {
-		own := &countLabel{name: o.NodeLabel, subject: "pod count of this node", want: controller.wantOwn}
-		controller.labels = append(controller.labels, own)
+		own := &countLabel{name: o.NodeLabel, subject: "pod count of this node", want: c.wantOwn}
+		c.labels = append(c.labels, own)
 		p.nodes.NeedLabels(o.NodeLabel)
 		p.pods.NeedWholeObjects() // for spec.nodeName
 	}
-	for _, label := range controller.labels {
+	for _, label := range c.labels {
 		if o.Prune {
 			label.want = func(*Node) brakes.Value { return brakes.Value{} } // No node should have a label.
 		}
-		isOwn := label != controller.totalLabel
-		label.shown = overview.NewLabel(label.name, isOwn, controller.labelOnNodes(label))
+		isOwn := label != c.totalLabel
+		label.shown = overview.NewLabel(label.name, isOwn, c.labelOnNodes(label))
 		p.labels = append(p.labels, label.shown)
 	}
-	Watch(c, p.nodes, controller.onNodeChange)
+	Watch(base, p.nodes, c.onNodeChange)
 	if !o.Prune {
-		Watch(c, p.pods, controller.onPodChange)
+		Watch(base, p.pods, c.onPodChange)
 	}
-	c.Reconcile = controller.reconcile
-	c.Resync = controller.resync
-	c.IsUrgent = controller.isUrgent
-	c.Summary = controller.summary
+	base.Reconcile = c.reconcile
+	base.Resync = c.resync
+	base.IsUrgent = c.isUrgent
+	base.Summary = c.summary
 }
 
 // wantTotal returns the number of all pods, for the nodes that -total-nodes selects.
@@ -281,55 +295,54 @@ func (c *podCountController) wantTotal(node *Node) brakes.Value {
 
 // wantOwn returns the number of a node's own pods.
 func (c *podCountController) wantOwn(node *Node) brakes.Value {
-	return brakes.Value{Text: strconv.Itoa(c.podsByNode.Count(node.Key())), Exists: true}
+	return brakes.Value{Text: strconv.Itoa(c.podsPerNode.Number(node.Key())), Exists: true}
 }
 
-// onNodeChange returns the key of a new node, and plans to add that of a changed one.
-func (c *podCountController) onNodeChange(change Delta[*Node]) []Key {
+// onNodeChange adds a new node at once, and a changed one a moment later.
+func (c *podCountController) onNodeChange(change Delta[*Node]) {
 	isNew := change.Old == nil
 	isGone := change.New == nil
 	switch {
 	case isNew:
-		return []Key{change.Key()}
-	case isGone:
-		return nil
-	case change.isUnchanged(): // It is there at the start, and resync looks at it.
-		return nil
+		c.Add(change.Key())
+	case isGone || change.isReplay(): // Resync finds the nodes that need work when the controller begins.
+		return
 	default:
 		// This may be the answer to our own patch. Or another podcount has written the label, and may have counted pods
 		// that reach our cache in a moment.
 		c.AddAfter(change.Key(), min(c.options.Interval, time.Second))
-		return nil
 	}
 }
 
-// onPodChange returns the keys of the nodes whose numbers a change of a pod concerns, and posts an Event about a new
-// pod. Resync takes care of the pods that are there at the start.
-func (c *podCountController) onPodChange(change Delta[*Pod]) (keys []Key) {
+// onPodChange adds the nodes whose numbers a change of a pod concerns, and posts an Event about a new pod.
+func (c *podCountController) onPodChange(change Delta[*Pod]) {
+	if change.isReplay() {
+		return // Resync finds the nodes that need work when the controller begins.
+	}
 	isNew := change.Old == nil
 	isGone := change.New == nil
 	if isNew || isGone {
-		keys = append(keys, totalKey)
+		c.Add(totalKey)
 	}
 	if isNew && c.options.PodEvents {
 		message := fmt.Sprintf("pod count is %d", c.pods.Len())
 		c.recorder.Event(c.pods.Reference(change.New), "Normal", "PodCounted", message)
 	}
-	if c.options.NodeLabel == "" || change.isUnchanged() {
-		return keys
+	if c.options.NodeLabel == "" {
+		return
 	}
 	for _, pod := range []*Pod{change.Old, change.New} {
 		if pod != nil && pod.NodeName != "" {
-			keys = append(keys, Key{Name: pod.NodeName})
+			c.Add(Key{Name: pod.NodeName})
 		}
 	}
-	return keys
 }
 
 // resync returns the keys of the nodes with wrong labels. It warns once if no node gets the total.
 func (c *podCountController) resync() []Key {
-	if err := c.checkTotalNodes(); err != nil && !c.hasWarned.Swap(true) {
+	if err := c.checkTotalNodes(); err != nil && !c.hasWarned {
 		c.log.Warn(err.Error(), "label", c.totalLabel.name)
+		c.hasWarned = true
 	}
 	return c.keysOfWrongNodes()
 }
@@ -349,12 +362,13 @@ func (c *podCountController) isAnyWrong(node *Node) bool {
 	return slices.ContainsFunc(c.labels, func(label *countLabel) bool { return label.isWrong(node) })
 }
 
-// reconcile corrects the labels of one node. For totalKey, it adds the nodes with wrong labels. Brakes.Correct does
+// reconcile corrects the labels of one node. For totalKey, it adds all nodes with wrong labels. Brakes.Correct does
 // this:
 //
-//	compare the node with the caches; if nothing is wrong, end
-//	if the node was written a moment ago, plan to add its key later, and end
-//	wait for the turn of this write
+//	compare the node with the caches; if no label is wrong, end
+//	leave out the labels that the server has dropped in the last 10 minutes; if no wrong one is left, end
+//	if the node was written less than -interval ago, add its key for later, and end
+//	wait for the turn of this write, by -qps
 //	compare again, because the caches may have changed; patch what is wrong
 func (c *podCountController) reconcile(ctx context.Context, key Key) (Result, error) {
 	if key == totalKey {
@@ -365,7 +379,7 @@ func (c *podCountController) reconcile(ctx context.Context, key Key) (Result, er
 }
 
 // addWrongNodes adds all nodes with wrong labels, because the total has changed. It does so at most once a second, or
-// once an interval if that is shorter, because it looks at all nodes.
+// once an interval if that is shorter, because it has to look at each node.
 func (c *podCountController) addWrongNodes() Result {
 	wait := min(c.options.Interval, time.Second) - time.Since(c.wrongNodesAddedAt)
 	if wait > 0 {
@@ -383,17 +397,14 @@ func (c *podCountController) compare(key Key) *brakes.Comparison {
 		return nil
 	}
 	comparison := &brakes.Comparison{
-		Kind:  "node",
-		Noun:  "label",
-		UID:   node.UID(),
-		Patch: func(ctx context.Context, due []brakes.Field) ([]string, error) { return c.patch(ctx, node, due) },
-		Tell:  func(written brakes.Field) { c.tellOfWrite(node, written) },
+		Kind:      "node",
+		Noun:      "label",
+		UID:       node.UID(),
+		Patch:     func(ctx context.Context, due []brakes.Field) ([]string, error) { return c.patch(ctx, node, due) },
+		OnWritten: func(written brakes.Field) { c.tellOfWrite(node, written) },
 	}
 	for _, label := range c.labels {
-		is := labelOf(node, label.name)
-		want := label.want(node)
-		field := brakes.Field{Name: label.name, From: is, To: want, IsWrong: is != want}
-		comparison.Fields = append(comparison.Fields, field)
+		comparison.Fields = append(comparison.Fields, label.compare(node))
 	}
 	return comparison
 }
@@ -420,13 +431,13 @@ func (c *podCountController) patch(ctx context.Context, node *Node, due []brakes
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
-// What the pod-count controller tells people, and which keys are urgent (may be skipped)
+// The pod-count controller: Events, the page, the last line of a run, and urgent keys (may be skipped)
 
 // tellOfWrite tells the page that a label of a node was written, and posts an Event about it. In a dry run nothing was
 // written, and the recorder only logs the Event. With -prune nothing remains to be explained, so there is no Event.
 func (c *podCountController) tellOfWrite(node *Node, written brakes.Field) {
-	isWritten := func(label *countLabel) bool { return label.name == written.Name }
-	label := c.labels[slices.IndexFunc(c.labels, isWritten)]
+	hasName := func(label *countLabel) bool { return label.name == written.Name }
+	label := c.labels[slices.IndexFunc(c.labels, hasName)]
 	if !c.options.DryRun {
 		label.shown.Wrote()
 	}
@@ -476,7 +487,7 @@ func (c *podCountController) checkTotalNodes() error {
 }
 
 // isUrgent reports whether a key is totalKey, or that of a node with a wrong total. Otherwise the total would wait
-// behind the own numbers of all nodes: for a thousand nodes, -qps may take a minute.
+// until each node has its own number: with the default -qps, a thousand writes take almost a minute.
 func (c *podCountController) isUrgent(key Key) bool {
 	if key == totalKey {
 		return true
@@ -499,17 +510,17 @@ type countController struct {
 	counts      *Reflector[*Count]
 	countsByApp *ObjectIndex[*Count] // by the app whose pods they count
 	pods        *Reflector[*Pod]
-	podsByApp   []*CountIndex[*Pod] // one for each of appLabels
+	podsPerApp  []*NumberIndex[*Pod] // how many; an index for each of appLabels
 
-	reports counts.Reports // about each Count, the one that was posted last
+	reports counts.Reports // the last one about each Count
 }
 
 // appLabels are the labels that can name the app of a pod.
 var appLabels = []string{"app", "app.kubernetes.io/name", "run"}
 
-func setUpCount(p *program, c *Controller) {
-	controller := &countController{
-		Controller:  c,
+func setUpCount(p *program, base *Controller) {
+	c := &countController{
+		Controller:  base,
 		interval:    p.options.Interval,
 		log:         p.Log,
 		recorder:    p.recorder,
@@ -519,15 +530,15 @@ func setUpCount(p *program, c *Controller) {
 	}
 	p.pods.NeedLabels(appLabels...)
 	for i := range appLabels {
-		byApp := CountBy(p.pods.Store, func(pod *Pod) Key { return appOfPod(pod, i) })
-		controller.podsByApp = append(controller.podsByApp, byApp)
+		perApp := NumberBy(p.pods.Store, func(pod *Pod) Key { return appOfPod(pod, i) })
+		c.podsPerApp = append(c.podsPerApp, perApp)
 	}
-	Watch(c, p.pods, controller.onPodChange)
-	Watch(c, p.counts, controller.onCountChange)
+	Watch(base, p.pods, c.onPodChange)
+	Watch(base, p.counts, c.onCountChange)
 	// A Count cools down for less time than a node: people wait for its status, and fewer clients watch it.
-	c.Brakes.CoolDown = min(c.Brakes.CoolDown, time.Second)
-	c.Reconcile = controller.reconcile
-	c.Summary = controller.summary
+	base.Brakes.CoolDown = min(base.Brakes.CoolDown, time.Second)
+	base.Reconcile = c.reconcile
+	base.Summary = c.summary
 }
 
 // appOfPod returns the namespace of a pod and the app that appLabels[i] names. It returns Key{} in three cases: the pod
@@ -554,15 +565,14 @@ func appOfCount(count *Count) Key { return Key{Namespace: count.Key().Namespace,
 
 // countPods returns the number of pods that a Count counts.
 func (c *countController) countPods(count *Count) (n int) {
-	for _, index := range c.podsByApp {
-		n += index.Count(appOfCount(count))
+	for _, index := range c.podsPerApp {
+		n += index.Number(appOfCount(count))
 	}
 	return n
 }
 
-// onPodChange returns the keys of the Counts that a change of a pod concerns: those of the apps that the pod has left
-// or joined.
-func (c *countController) onPodChange(change Delta[*Pod]) (keys []Key) {
+// onPodChange adds the Counts that a change of a pod concerns: those of the apps that the pod has left or joined.
+func (c *countController) onPodChange(change Delta[*Pod]) {
 	for i := range appLabels {
 		was := appOfPod(change.Old, i)
 		is := appOfPod(change.New, i)
@@ -572,28 +582,26 @@ func (c *countController) onPodChange(change Delta[*Pod]) (keys []Key) {
 		// Key{} stands for no app, and an index has no objects for it.
 		for _, app := range []Key{was, is} {
 			for _, count := range c.countsByApp.Objects(app) {
-				keys = append(keys, count.Key())
+				c.Add(count.Key())
 			}
 		}
 	}
-	return keys
 }
 
-// onCountChange returns the key of a Count that has changed. If only its status has changed, the key is added an
-// interval later. Without that wait, two podcounts that disagree would overwrite each other's status as fast as they
-// can.
-func (c *countController) onCountChange(change Delta[*Count]) []Key {
-	if change.isUnchanged() {
-		// Perhaps the CRD has changed, and its new schema keeps what the old one has dropped. So let Brakes forget that
-		// the server has dropped the status, and write it again.
+// onCountChange adds a Count that has changed. If only its status has changed, it is added an interval later. Without
+// that wait, two podcounts that disagree would overwrite each other's status as fast as they can.
+func (c *countController) onCountChange(change Delta[*Count]) {
+	if change.isReplay() {
+		// All Counts are replayed when their CRD has changed. Its new schema may keep a status that the old one
+		// dropped, so let Brakes write it again without a pause.
 		c.Brakes.Forget(change.Key())
 	}
 	isStillThere := change.Old != nil && change.New != nil
 	if isStillThere && change.New.Status != change.Old.Status && change.New.CountSpec == change.Old.CountSpec {
 		c.AddAfter(change.Key(), c.interval)
-		return nil
+	} else {
+		c.Add(change.Key())
 	}
-	return []Key{change.Key()}
 }
 
 // viewOf returns a Count as the cache has it. A counts.View knows the status that the Count should have (RightStatus),
@@ -630,7 +638,7 @@ func (c *countController) compare(view counts.View) *brakes.Comparison {
 	status := brakes.Field{
 		Name:    "status",
 		From:    brakes.Value{Text: view.Status.Text(), Exists: true},
-		To:      brakes.Value{Text: right.Text(), Exists: right.Count != ""}, // An invalid Count may have no status.
+		To:      brakes.Value{Text: right.Text(), Exists: right.Count != ""}, // not if the spec was never valid
 		IsWrong: !isRight(view.Count),
 	}
 	previous := c.reports.KeepPrevious(view) // stores it before the write, whose answer may be lost
@@ -647,7 +655,7 @@ func (c *countController) compare(view counts.View) *brakes.Comparison {
 			}
 			return c.counts.Patch(ctx, view.Count, view.Subresource(), map[string]any{"status": right}, droppedFrom)
 		},
-		Finished: func() { c.postReport(view, previous, view.ReportOf(right)) },
+		OnFinished: func() { c.postReport(view, previous, view.ReportOf(right)) },
 	}
 }
 
@@ -694,9 +702,9 @@ func main() {
 	}
 }
 
-// run is the whole program except for signals and exit codes. It returns nil if podcount was stopped by the end of ctx,
-// or has nothing left to do. But with -once, it returns an error if it was stopped before all was done, or if lines of
-// the output were lost. It returns an options.UsageError if it was called wrongly. dial replaces the network in tests,
+// run is the whole program except for signals and exit codes. It returns an options.UsageError if it was called
+// wrongly, and the error of what failed. With -once, it also fails if it was stopped before all was done, or if lines
+// of the output were lost. Otherwise, the end of ctx stops it, and it returns nil. dial replaces the network in tests,
 // and is nil otherwise.
 func run(
 	ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer, dial kube.Dialer,
@@ -715,8 +723,8 @@ func run(
 		DryRun: o.DryRun,
 	})
 	err = connectAndRun(ctx, o, getenv, out, dial)
-	lostLines := out.Close(ctx)
-	return cmp.Or(err, lostLines)
+	lost := out.Close(ctx) // an error if lines were lost
+	return cmp.Or(err, lost)
 }
 
 // connectAndRun finds the cluster, and runs the controllers until ctx ends, something fails, or -once is done.
@@ -732,7 +740,7 @@ func connectAndRun(
 		Getenv:     getenv,
 		Log:        sinks.Log,
 	})
-	wasStopped := ctx.Err() != nil // while Load waited for a file
+	wasStopped := ctx.Err() != nil // while Load waited for a file or a program
 	if err != nil && wasStopped {
 		return o.StoppedEarly()
 	}
@@ -753,6 +761,7 @@ func connectAndRun(
 	p.setUp()
 	defer p.overview.Close()
 	if err := p.overview.Serve(); err != nil {
+		client.Close()
 		return err
 	}
 	return p.manager.Run()
@@ -805,8 +814,9 @@ func newProgram(
 		started:  time.Now(),
 		restores: &position.Restores{},
 	}
-	// The functions below use the manager and the overview, which are made later. They are called only while p runs.
-	p.serverOutage = logging.NewServerOutage(sinks.Log, kube.IsUnanswered, func() []any { return p.overview.LabelsAge() })
+	// The functions here use the manager and the overview, which are made later. Nobody calls them before p runs.
+	labelsAge := func() []any { return p.overview.LabelsAge() }
+	p.serverOutage = logging.NewServerOutage(sinks.Log, kube.IsUnanswered, labelsAge)
 	p.serverBackoff = retry.NewShared(retry.SharedOptions{
 		Base:      ending.InitialBackoff,
 		Limit:     ending.MaxBackoff,
@@ -816,20 +826,7 @@ func newProgram(
 			p.manager.RetryWrites()
 		},
 	})
-	eventOptions := events.Options{
-		Send:         client.Send,
-		Component:    "podcount",
-		Instance:     hostname(),
-		ServerOutage: p.serverOutage,
-		Log:          p.Log,
-		Trace:        sinks.Trace,
-	}
-	if o.DryRun { // It posts no Events. It logs them instead.
-		eventOptions.DryRun = func(about events.Reference, reason, message string) {
-			sinks.WouldPost(about.Kind, Key{Namespace: about.Namespace, Name: about.Name}, reason, message)
-		}
-	}
-	p.recorder = events.NewRecorder(eventOptions)
+	p.recorder = p.newRecorder()
 	p.manager = control.New(control.Options{
 		Flags:        o,
 		Life:         life,
@@ -839,6 +836,31 @@ func newProgram(
 		ServerOutage: p.serverOutage,
 		Sinks:        sinks,
 	})
+	p.makeCaches()
+	return p
+}
+
+// newRecorder makes the recorder of Events. In a dry run, it posts none, and logs them instead.
+func (p *program) newRecorder() *events.Recorder {
+	o := events.Options{
+		Send:         p.client.Send,
+		Component:    "podcount",
+		Instance:     hostname(),
+		ServerOutage: p.serverOutage,
+		Log:          p.Log,
+		Trace:        p.Trace,
+	}
+	if p.options.DryRun {
+		o.DryRun = func(about events.Reference, reason, message string) {
+			p.WouldPost(about.Kind, Key{Namespace: about.Namespace, Name: about.Name}, reason, message)
+		}
+	}
+	return events.NewRecorder(o)
+}
+
+// makeCaches makes the caches and their indexes.
+func (p *program) makeCaches() {
+	o := p.options
 	wantsProtobuf := o.Wire == "protobuf"
 	podKind := object.PodKind()
 	podKind.Namespace = o.Namespace
@@ -852,11 +874,10 @@ func newProgram(
 	countKind := object.CountKind()
 	countKind.Namespace = o.Namespace
 	p.counts = NewCache(p, countKind)
-	p.podsByNode = CountBy(p.pods.Store, func(pod *Pod) Key { return Key{Name: pod.NodeName} })
+	p.podsPerNode = NumberBy(p.pods.Store, func(pod *Pod) Key { return Key{Name: pod.NodeName} })
 	if o.Page != "" {
-		p.podsByNamespace = CountBy(p.pods.Store, func(pod *Pod) Key { return Key{Name: pod.Key().Namespace} })
+		p.podsPerNamespace = NumberBy(p.pods.Store, func(pod *Pod) Key { return Key{Name: pod.Key().Namespace} })
 	}
-	return p
 }
 
 // NewCache makes a cache of a kind: a Reflector with its Store. The program runs the cache if a controller watches
@@ -941,10 +962,10 @@ func (p *program) newOverview() *overview.Overview {
 	}
 	hasNodeNames := !p.pods.kind.MetadataOnly // Metadata have no spec.nodeName.
 	if hasNodeNames {
-		o.PodsByNode = p.podsByNode.All("")
+		o.PodsPerNode = p.podsPerNode.All("") // The keys of nodes have no namespace,
 	}
-	if p.podsByNamespace != nil {
-		o.PodsByNamespace = p.podsByNamespace.All("")
+	if p.podsPerNamespace != nil {
+		o.PodsPerNamespace = p.podsPerNamespace.All("") // and neither have those of namespaces.
 	}
 	return overview.New(o)
 }

@@ -130,7 +130,7 @@ func TestHangingControllerDoesNotKeepTheLease(t *testing.T) {
 				}
 			}
 			withController(t, Registration{Name: "hangs", Setup: func(m *program, c *Controller) {
-				Watch(c, m.nodes, func(d Delta[*Node]) []Key { return []Key{d.Key()} })
+				WatchOwn(c, m.nodes)
 				c.Resync = func() []Key {
 					waitIn("tick")
 					return nil
@@ -169,7 +169,7 @@ func TestSilenceCountsFromTheLostWatch(t *testing.T) {
 	var m *program
 	withController(t, Registration{Name: "none", Setup: func(of *program, c *Controller) {
 		m = of
-		Watch(c, m.nodes, OwnKey)
+		WatchOwn(c, m.nodes)
 		c.Reconcile = func(context.Context, Key) (Result, error) { return Result{}, nil }
 	}})
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
@@ -222,9 +222,9 @@ func testLivez(t *testing.T, where, want string) {
 	}
 	withController(t, Registration{Name: "hangs", Setup: func(of *program, c *Controller) {
 		m = of
-		Watch(c, m.nodes, func(d Delta[*Node]) []Key {
+		Watch(c, m.nodes, func(d Delta[*Node]) {
 			hangIn("change")
-			return []Key{d.Key()}
+			c.Add(d.Key())
 		})
 		c.Resync = func() []Key {
 			hangIn("tick")
@@ -270,11 +270,11 @@ func testLivez(t *testing.T, where, want string) {
 func TestPanickingControllerIsTriedAgain(t *testing.T) {
 	var reconciled atomic.Int32
 	withController(t, Registration{Name: "broken", Setup: func(m *program, c *Controller) {
-		Watch(c, m.pods, func(d Delta[*Pod]) []Key {
+		Watch(c, m.pods, func(d Delta[*Pod]) {
 			if d.Old == nil {
 				panic("keys of a new pod")
 			}
-			return []Key{d.Key()}
+			c.Add(d.Key())
 		})
 		c.Resync = func() []Key { panic("tick") }
 		c.Reconcile = func(context.Context, Key) (Result, error) {
@@ -307,12 +307,12 @@ func TestChangeWhileAControllerBeginsIsNotLost(t *testing.T) {
 	reconciled := map[string]int{}
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		withController(t, Registration{Name: "late", Setup: func(m *program, c *Controller) {
-			Watch(c, m.pods, func(change Delta[*Pod]) []Key {
+			Watch(c, m.pods, func(change Delta[*Pod]) {
 				if !hasBegun.Swap(true) {
 					f.AddPod("default", "late", "")
 					testkit.Pass(time.Second) // until the cache has the pod
 				}
-				return OwnKey(change)
+				c.Add(change.Key())
 			})
 			c.Reconcile = func(_ context.Context, key Key) (Result, error) {
 				reconciled[key.Name]++
@@ -328,7 +328,7 @@ func TestChangeWhileAControllerBeginsIsNotLost(t *testing.T) {
 
 func TestPanickingResyncEndsNothingElse(t *testing.T) {
 	withController(t, Registration{Name: "odd", Setup: func(m *program, c *Controller) {
-		Watch(c, m.nodes, func(Delta[*Node]) []Key { return nil })
+		Watch(c, m.nodes, func(Delta[*Node]) {})
 		c.Summary = func() Summary { panic("numbers") }
 		c.Resync = func() []Key { panic("tick") }
 		c.Reconcile = func(context.Context, Key) (Result, error) { return Result{}, nil }
@@ -354,7 +354,7 @@ func TestPanickingResyncEndsNothingElse(t *testing.T) {
 func TestPanickingIsUrgentMakesNoKeyUrgent(t *testing.T) {
 	reconciled := 0
 	withController(t, Registration{Name: "odd", Setup: func(m *program, c *Controller) {
-		Watch(c, m.nodes, OwnKey)
+		WatchOwn(c, m.nodes)
 		c.IsUrgent = func(Key) bool { panic("urgent") }
 		c.Reconcile = func(context.Context, Key) (Result, error) {
 			reconciled++
@@ -370,18 +370,18 @@ func TestPanickingIsUrgentMakesNoKeyUrgent(t *testing.T) {
 	})
 }
 
-// panicky adds a controller whose keysOf panics while isBroken returns true. keys are the keys that it has reconciled,
-// and tries counts the calls of keysOf.
+// panicky adds a controller whose onChange panics while isBroken returns true. keys are the keys that it has
+// reconciled, and tries counts the calls of onChange.
 func panicky(t *testing.T, isBroken func(Delta[*Pod]) bool) (keys *[]string, tries *atomic.Int64) {
 	keys = new([]string)
 	tries = new(atomic.Int64)
 	withController(t, Registration{Name: "panicky", Setup: func(m *program, c *Controller) {
-		Watch(c, m.pods, func(d Delta[*Pod]) []Key {
+		Watch(c, m.pods, func(d Delta[*Pod]) {
 			tries.Add(1)
 			if isBroken(d) {
 				panic("no keys of " + d.Key().Name)
 			}
-			return []Key{d.Key()}
+			c.Add(d.Key())
 		})
 		c.Reconcile = func(_ context.Context, key Key) (Result, error) {
 			*keys = append(*keys, key.Name)
@@ -452,7 +452,7 @@ func TestOnceFailsIfKeysAreUnknown(t *testing.T) {
 func TestOnceThatStopsWhileAControllerLooksForWorkFails(t *testing.T) {
 	looking := make(chan struct{})
 	withController(t, Registration{Name: "slow", Setup: func(m *program, c *Controller) {
-		Watch(c, m.nodes, func(Delta[*Node]) []Key { return nil })
+		Watch(c, m.nodes, func(Delta[*Node]) {})
 		c.Resync = func() []Key {
 			<-looking
 			return nil

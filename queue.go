@@ -1,8 +1,8 @@
 package main
 
-// queue.go is the workqueue. It decides which key a worker gets next, and when. It does not know what a key means. The
-// file begins with the way of a key: Add, Get, Done, and settleLocked, which moves it to where it belongs. Then comes
-// what others ask of a queue, and at the end, how urgent keys go first.
+// queue.go is the workqueue. It decides which key a worker gets next, and when. It does not know what a key means.
+// After the types comes the life of a key: Add, Get, Done, and settleLocked, which moves it to where it belongs. Then
+// comes what others ask of a queue, and at the end, how urgent keys go first.
 
 import (
 	"context"
@@ -30,8 +30,8 @@ type Queue struct {
 	ended    <-chan struct{} // closed when the queue's context ends
 	isUrgent func(Key) bool  // see Prefer
 
-	// wake holds a token while a key may be ready. Who makes a key ready puts a token there, and take puts one back if
-	// more keys are ready. A token too many does no harm: a Get that finds no key waits again.
+	// wake holds one token if a key may be ready, and Get waits for it. settleLocked puts the token in when it makes a
+	// key ready, and take when it leaves other keys ready. A token without a key does no harm: Get waits again.
 	wake chan struct{}
 
 	mu          sync.Mutex         // guards the fields below
@@ -44,31 +44,31 @@ type Queue struct {
 type queueItem struct {
 	key Key
 
-	// dirty means that the key has work to do that no worker has begun, in whatever stage it is. A key that a worker
-	// has becomes dirty when it is added, because the worker may not have seen the change.
+	// dirty means that the key has work which no worker has begun. A key can be dirty in any stage: if it is added
+	// while a worker has it, it becomes dirty, because the worker may not have seen the change.
 	dirty bool
 
 	stage      queueStage
-	stageBegan time.Time // when the key became ready, or when the worker took it
+	stageBegan time.Time // when the key became ready, or when a worker took it; waiting does not change it
 
 	addAt   time.Time    // when AddAfter or RequeueAfter makes the key dirty, or zero
 	failing *keyFailures // nil if the last reconcile has succeeded, or if there was none
 
-	isUrgent bool // in line, it stands among the urgent keys
+	inUrgentLine bool // while the key is ready: see readyLine
 }
 
 // queueStage is how far a key has come on its way to a worker.
 type queueStage uint8
 
 const (
-	stageWaiting queueStage = iota // for its backoff or for AddAfter, or it is new, and waits for nothing yet
+	stageWaiting queueStage = iota // for the end of its backoff, or for AddAfter; also a key that is just made
 	stageReady                     // in line for a worker
 	stageWorking                   // a worker has it
 )
 
 // keyFailures are the failures of a key since its last success. There are two streaks of them, each with a backoff of
-// its own: one for the failures without an answer, and one for all other failures, also panics. So an outage does not
-// lengthen the waits once the server is back.
+// its own: one for the failures without an answer, and one for all other failures, also panics. So the failures of an
+// outage do not lengthen the waits after it.
 type keyFailures struct {
 	count      int
 	since      time.Time // when the first of them was
@@ -224,8 +224,8 @@ func (q *Queue) Done(key Key, result Result, err error) {
 	q.settleLocked("done", item)
 }
 
-// backOffLocked makes a key that failed wait, and returns how long. retryAfter replaces the backoff the first three
-// times. After that, the longer of the two counts: see retry.Streak.
+// backOffLocked makes a key that failed wait, and returns how long. At first retryAfter replaces the backoff, unless it
+// is 0, and later it can only lengthen it: see retry.Streak.
 func (q *Queue) backOffLocked(item *queueItem, retryAfter time.Duration, err error) (wait time.Duration) {
 	now := time.Now()
 	if item.failing == nil {
@@ -245,8 +245,8 @@ func (q *Queue) backOffLocked(item *queueItem, retryAfter time.Duration, err err
 	return wait
 }
 
-// settleAfter settles the key at a later time, from a goroutine of its own. There is a timer for each wait that begins,
-// and it is never stopped. So it may fire when nothing is due, or when the key is forgotten; then nothing changes.
+// settleAfter settles the key after d, in a goroutine of its own. Its timer is never stopped: if it fires when nothing
+// is due, or when the queue has forgotten the key, nothing changes.
 func (q *Queue) settleAfter(key Key, d time.Duration) {
 	time.AfterFunc(d, func() {
 		q.mu.Lock()
@@ -259,7 +259,7 @@ func (q *Queue) settleAfter(key Key, d time.Duration) {
 
 // settleLocked moves a key to where it belongs now. It runs after every change of a key, except in take, and at the end
 // of every wait. A key that a worker has stays where it is until Done, so no other worker can get it.
-func (q *Queue) settleLocked(change string, item *queueItem) {
+func (q *Queue) settleLocked(why string, item *queueItem) {
 	now := time.Now()
 	isDue := !item.addAt.IsZero() && !now.Before(item.addAt)
 	if isDue {
@@ -268,9 +268,6 @@ func (q *Queue) settleLocked(change string, item *queueItem) {
 	}
 	isHeldBack := item.failing != nil && now.Before(item.failing.retryAt)
 	isIdle := !item.dirty && item.addAt.IsZero()
-	// The cases exclude each other, because a key is in one stage, and an idle key is not dirty. If none applies, the
-	// key stays where it is: in line, with a worker, or waiting. A key that is held back or waits for AddAfter has a
-	// timer running, which settles it again: see settleAfter.
 	switch {
 	case item.stage == stageWaiting && item.dirty && !isHeldBack: // It has work, and no longer waits for a backoff.
 		item.stage = stageReady
@@ -282,8 +279,9 @@ func (q *Queue) settleLocked(change string, item *queueItem) {
 		delete(q.items, item.key)
 	case item.stage == stageReady && q.isUrgent(item.key): // It may have become urgent while it was in line.
 		q.ready.promote(item)
+	default: // It stays where it is: in line, with a worker, or waiting for a timer, which settles it again.
 	}
-	q.observer.Changed(change, item.state(), q.ready.length(), len(q.items))
+	q.observer.Changed(why, item.state(), q.ready.length(), len(q.items))
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -349,8 +347,8 @@ func (q *Queue) LastTakenAt() time.Time {
 // called when a key becomes ready, and whenever a ready key is settled. It must return at once, and not call the queue.
 func (q *Queue) Prefer(isUrgent func(Key) bool) { q.isUrgent = isUrgent }
 
-// maxUrgentInARow is how many urgent keys in a row are handed out before an ordinary one has its turn. If three urgent
-// keys were just handed out, and then an ordinary and an urgent one become ready, the ordinary one goes first.
+// maxUrgentInARow is how many urgent keys in a row go before an ordinary one has its turn. They count even if no
+// ordinary key was ready at the time.
 const maxUrgentInARow = 3
 
 // readyLine are the keys that are ready, in the order in which they came. Urgent keys go first, but an ordinary key has
@@ -364,7 +362,7 @@ func (l *readyLine) length() int { return len(l.urgent) + len(l.ordinary) }
 
 // add puts a key in line.
 func (l *readyLine) add(item *queueItem, isUrgent bool) {
-	item.isUrgent = isUrgent
+	item.inUrgentLine = isUrgent
 	if isUrgent {
 		l.urgent = append(l.urgent, item)
 	} else {
@@ -372,10 +370,10 @@ func (l *readyLine) add(item *queueItem, isUrgent bool) {
 	}
 }
 
-// promote moves a key to the urgent ones, unless it stands there already. It takes time in proportion to the ordinary
-// ones, of which there are at most as many as nodes.
+// promote moves a key to the urgent ones, unless it stands there already. It takes time in proportion to the number of
+// ordinary keys in line.
 func (l *readyLine) promote(item *queueItem) {
-	if !item.isUrgent {
+	if !item.inUrgentLine {
 		at := slices.Index(l.ordinary, item)
 		l.ordinary = slices.Delete(l.ordinary, at, at+1)
 		l.add(item, true)

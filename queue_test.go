@@ -833,7 +833,7 @@ func BenchmarkMillionKeys(b *testing.B) {
 			s := NewStore[*Pod]()
 			for i := range keys {
 				name := fmt.Sprintf("web-5d4f8c7b9-%06d", i)
-				s.Apply("ADDED", makePod(name, uid, "1234567", "node"))
+				s.apply("ADDED", makePod(name, uid, "1234567", "node"))
 			}
 			return s
 		})

@@ -5,15 +5,25 @@ package main
 // compares the Store with what the server had at the same version. It also sends patches, because the server's answer
 // to a patch belongs in the Store.
 //
-// The file begins with what a Reflector does: list, watch, apply, resume, patch. Then comes what makes the store right
-// in spite of faults, and then what others ask of it. What decides when to list and to watch is in the packages of
+// Without faults, listAndWatch does this for one resource:
+//
+//	listing, version := list everything               // relist, readList
+//	make the store equal to the listing               // Listing.Commit
+//	again and again:
+//		watch from this version, and for each event:  // watch, openAndConsume, consume
+//			apply the object in it to the store       // handleEvent, Store.apply
+//			version = that of the object              // so that the next watch resumes here
+//
+// After the types and the constructor come these functions, and Patch. Then comes what makes the store right in spite
+// of faults, and then what others ask of it. What decides when to list and to watch is in the packages of
 // internal/watch: ending (what follows the end of a watch), position (from which version the next watch resumes, or why
 // a list is due), presence (is the resource installed?) and audit. pages reads lists, and subscribers hands on
 // changes.
 //
-// A resourceVersion is a number that grows with each change in the cluster. Each object has that of its last change, a
-// list has one as well, and a watch brings what has changed since then. A bookmark says that the version has moved
-// though no object of the kind has changed. With 410, the server says that it has forgotten a version.
+// A resourceVersion is a number that grows with each change in the cluster; if a server has other ones, podcount only
+// sees whether they differ. Each object has that of its last change, a list has one as well, and a watch brings what
+// has changed since then. A bookmark says that the watch has brought all changes up to a version. With 410, the server
+// says that it has forgotten a version.
 //
 // The Reflector works for every kind, and makes no decisions about objects. The controllers in main.go do that.
 
@@ -56,9 +66,8 @@ const watchMargin = 30 * time.Second
 // Reflector keeps a Store equal to what the server has. It lists, watches from the list's resourceVersion, resumes each
 // watch from the last version that it saw, and audits the store about once an hour.
 //
-// Call Subscribe and the Need methods first, and then Run, which may be called only once. Confirm says when it may be
-// called. The other methods may be called at any time, by any goroutine, except those of the Store that change it: they
-// are for the Reflector.
+// Call Subscribe and the Need methods first, and then Run, which may be called only once. Confirm has rules of its own.
+// The other methods may be called at any time, by any goroutine.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 type Reflector[T object.Object[T]] struct {
 	*Store[T]
@@ -67,18 +76,18 @@ type Reflector[T object.Object[T]] struct {
 	kind   object.Kind[T]
 	once   bool // see ReflectorOptions
 
-	report     *observe.CacheReport // takes what happens, for people
+	report     *observe.CacheReport // makes log lines, metrics and more of what happens
 	position   *position.Position   // from where the next watch resumes, or that a list is due
 	presence   *presence.Presence   // whether the resource is installed; it runs only for one under /apis/
 	synced     chan struct{}        // closed by markSynced
-	markSynced func()               // may be called more than once
+	markSynced func()               // closes synced, unless it is closed
 
-	// Run and the methods that it calls use these. NeedLabels sets the decoder before that.
-	decoder *object.Decoder[T]
-	backoff *retry.Member // while the server does not answer at all; endings has the others
-	endings *ending.Judge // what follows the end of a watch
-	lists   pages.Reader  // reads lists, whole or in pages
-	audits  audit.Plan    // when the next audit is due
+	// Only the goroutine of Run uses these, and a timer of its watch the backoff, which is safe for all.
+	decoder *object.Decoder[T] // set by NeedLabels before Run
+	backoff *retry.Member      // the waits while the server does not answer at all
+	judge   *ending.Judge      // says what follows the end of a watch; has the waits of a server that answers
+	lists   pages.Reader       // reads lists, whole or in pages
+	audits  audit.Plan         // when the next audit is due
 }
 
 // ReflectorOptions configure a reflector. All fields except Once are required.
@@ -118,7 +127,7 @@ func NewReflector[T object.Object[T]](o ReflectorOptions[T]) *Reflector[T] {
 	}
 	r.markSynced = sync.OnceFunc(func() { close(r.synced) })
 	r.decoder = object.NewDecoder(&r.kind)
-	r.endings = ending.NewJudge(r.backoff)
+	r.judge = ending.NewJudge(r.backoff)
 	r.position = position.New(position.Options{
 		Resource: o.Kind.Resource,
 		Restores: o.Restores,
@@ -158,10 +167,10 @@ func (r *Reflector[T]) NeedEveryVersion() { r.Store.reportsEveryVersion = true }
 // Run keeps the store equal to what the server has until ctx ends, and then returns nil. It returns early in three
 // cases:
 //   - It returns nil if Once is set and the server does not have the resource.
-//   - It returns an error if Once is set and only a person can help (kube.IsHopeless). That is the error of a list of a
-//     resource under /api/, or of discovery, the question which resources the server has, under /apis/.
-//   - It returns an error that wraps a *kube.Status if the server rejects the first list of a resource under /api/ as a
-//     bad request. Then a selector is wrong, and a retry would not help.
+//   - It returns an error if Once is set and only a person can help: see kube.IsHopeless. The request that failed is a
+//     list if the resource is under /api/. Under /apis/ it is discovery, which asks what resources the server has.
+//   - It returns an error that wraps a *kube.Status if the server rejects a list of a resource under /api/ as a bad
+//     request, and no list has succeeded yet. Then a selector is wrong, and a retry would not help.
 func (r *Reflector[T]) Run(ctx context.Context) error {
 	r.report.Begin()
 	defer r.report.End()
@@ -178,7 +187,7 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 // listAndWatch lists, then watches and audits, until ctx ends. Run describes its error.
 func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 	for ctx.Err() == nil {
-		version := r.position.Next()
+		version := r.position.TakeNext()
 		isListDue := version == ""
 		var wait time.Duration
 		var err error
@@ -186,7 +195,7 @@ func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 		case isListDue:
 			err = r.relist(ctx)
 		case r.audits.IsDue():
-			err = r.audits.Audit(ctx, version, audited[T]{r}, r.report)
+			err = r.audits.Audit(ctx, version, auditTarget[T]{r}, r.report)
 		default:
 			wait = r.watch(ctx, version)
 		}
@@ -194,24 +203,24 @@ func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 			return err
 		}
 		if err != nil && ctx.Err() == nil {
-			// The order matters: if the server is away, the first line says so in the log, and the second one does not.
-			wait = r.endings.NoteFailure(err)
+			// NoteFailure must come first: if the server is away, it logs that, and then ListFailed logs nothing.
+			wait = r.judge.NoteFailure(err)
 			r.report.ListFailed(err)
 		}
-		r.position.Pause(ctx, wait, r.backoff.Sleep) // The position knows until when, for Confirm.
+		r.position.Pause(ctx, wait, r.backoff.Sleep) // It calls Sleep, and tells Confirm how long that takes.
 	}
 	return nil
 }
 
-// isFinal reports whether a retry would not help after the error of a list. Under /apis/ it always may, because
-// discovery finds out what is wrong.
+// isFinal reports whether Run must give up after the error of a list, because a retry would not help. Under /apis/ it
+// never must, because discovery finds out what is wrong.
 func (r *Reflector[T]) isFinal(err error) bool {
 	if r.kind.IsOptional() {
 		return false
 	}
-	// The server also calls later lists bad requests, for other reasons than a wrong selector.
-	isFirstList := !process.IsClosed(r.synced)
-	isWrongSelector := isFirstList && kube.StatusOf(err).Reason == "BadRequest"
+	// After a complete list, the selector was right, and a bad request has other reasons.
+	hasList := process.IsClosed(r.synced)
+	isWrongSelector := !hasList && kube.StatusOf(err).Reason == "BadRequest"
 	// With -once, nobody waits for the person who could help.
 	isHopeless := r.once && kube.IsHopeless(err)
 	return isWrongSelector || isHopeless
@@ -221,7 +230,7 @@ func (r *Reflector[T]) isFinal(err error) bool {
 // was. The request has no resourceVersion: without one, the server returns the most recent state.
 func (r *Reflector[T]) relist(ctx context.Context) error {
 	begun := r.position.BeginList()
-	listing := r.NewListing()
+	listing := r.newListing()
 	version, err := r.readList(ctx, r.newRequest("PartialObjectMetadataList"), listing)
 	if err != nil {
 		r.handleFailedList(listing, err)
@@ -234,17 +243,18 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 	}
 	r.handOn(subscribers.Watches, changes...)
 	r.report.Listed(version, begun.Reason, r.Len(), changeCount, time.Since(begun.At))
-	r.completed(begun, version)
+	r.noteListed(begun, version)
 	return nil
 }
 
-// completed notes that the store has all of a complete list.
-func (r *Reflector[T]) completed(list position.ListBegun, version string) {
-	r.endings.Forgive()
+// noteListed tells the other parts that the store has all of a complete list.
+func (r *Reflector[T]) noteListed(list position.ListBegun, version string) {
+	r.judge.Forgive()
 	r.lists.Succeeded()
 	r.audits.Done()
 	r.backoff.Succeeded()
-	// All else must be done by now: Listed lets a new leader work (see Confirm), and markSynced any controller.
+	// These two come last, because controllers may begin after them: a new leader (see Confirm) after Listed, and any
+	// controller after markSynced.
 	r.position.Listed(list, version)
 	r.markSynced()
 }
@@ -269,14 +279,14 @@ func (r *Reflector[T]) readList(
 	ctx context.Context, request kube.Request, listing *Listing[T],
 ) (version string, err error) {
 	listing.reached = r.report.BeginReading()
-	readPage := func(ctx context.Context, request kube.Request) (wire.ListMeta, error) {
-		body, err := r.openStream(ctx, request)
+	readPage := func(ctx context.Context, page kube.Request) (wire.ListMeta, error) {
+		body, err := r.openStream(ctx, page)
 		if err != nil {
 			return wire.ListMeta{}, err
 		}
 		defer body.Close()
 		meta, err := r.decoder.List(body, body.IsProtobuf, listing.Add)
-		return meta, request.Wrap(err)
+		return meta, page.Wrap(err)
 	}
 	meta, err := r.lists.Read(ctx, request, listing, listLimit, readPage)
 	return meta.ResourceVersion, err
@@ -299,10 +309,10 @@ func (r *Reflector[T]) watch(ctx context.Context, version string) (wait time.Dur
 	defer cancel()
 	interruptible, done := r.position.Interruptible(untilAudit) // It also ends if a list is demanded.
 	defer done()
-	end, hasGoneBack := r.openAndConsume(interruptible, version)
+	end, serverWentBack := r.openAndConsume(interruptible, version)
 	r.position.WatchEnded(end)
 	// If podcount stops, or an audit or a list is due, we have ended the watch ourselves. There is nothing to judge.
-	isOurEnd := interruptible.Err() != nil || hasGoneBack
+	isOurEnd := interruptible.Err() != nil || serverWentBack
 	if isOurEnd {
 		return 0
 	}
@@ -311,7 +321,7 @@ func (r *Reflector[T]) watch(ctx context.Context, version string) (wait time.Dur
 
 // openAndConsume opens a watch, which the server ends after some minutes, and applies its events. It does not apply
 // them if the server has gone back to a backup: then a list is due.
-func (r *Reflector[T]) openAndConsume(ctx context.Context, version string) (end ending.End, hasGoneBack bool) {
+func (r *Reflector[T]) openAndConsume(ctx context.Context, version string) (end ending.End, serverWentBack bool) {
 	timeout := 300 + rand.IntN(300) // in seconds; watches that start together should not end together
 	limit := time.Duration(timeout)*time.Second + watchMargin
 	limited, cancel := context.WithTimeoutCause(ctx, limit, errNotEnded)
@@ -346,7 +356,7 @@ func (r *Reflector[T]) consume(request kube.Request, body *kube.Stream, version 
 
 	end := ending.End{IsOpened: true}
 	next := version // from where the next watch resumes
-	handle := func(event object.WatchEvent[T]) (err error) {
+	handle := func(event object.WatchEvent[T]) error {
 		r.report.Frame(observe.FrameOf(event, body.IsProtobuf))
 		if event.Status != nil {
 			return request.Wrap(statusOfErrorFrame(*event.Status))
@@ -354,14 +364,17 @@ func (r *Reflector[T]) consume(request kube.Request, body *kube.Stream, version 
 		end.Events++
 		body.Heard()
 		r.backoff.Answered()
-		next, err = r.handleEvent(event, next)
+		reached, err := r.handleEvent(event, next)
+		next = reached
 		if err == nil {
 			err = r.position.CheckAnswers() // Has the watch come as far as the answers to patches?
 		}
 		return request.Wrap(err)
 	}
-	err := r.decoder.Events(body, body.IsProtobuf, handle)
-	end.Err = cmp.Or(err, io.EOF)
+	end.Err = r.decoder.Events(body, body.IsProtobuf, handle)
+	if end.Err == nil {
+		end.Err = io.EOF // The server has ended the stream.
+	}
 	end.HasProgressed = next != version
 	end.Lasted = time.Since(start)
 	return end
@@ -371,9 +384,9 @@ func (r *Reflector[T]) consume(request kube.Request, body *kube.Stream, version 
 // A watch that stays open for a while works, even if it brings no events; one that ends at once does not.
 func (r *Reflector[T]) noteOpened(version string) (stayedOpen *time.Timer) {
 	r.position.Opened()
-	r.endings.Opened()
+	r.judge.Opened()
 	r.report.Watching(version)
-	r.decoder.KeepHeads(r.report.Trace.IsOn) // for those who look at the bytes
+	r.decoder.KeepHeads(r.report.Trace.IsOn) // The trace shows the first bytes of frames.
 	return time.AfterFunc(ending.Brief, func() {
 		r.backoff.Succeeded()
 		r.report.WatchWorks()
@@ -398,20 +411,20 @@ func (r *Reflector[T]) handleEvent(event object.WatchEvent[T], version string) (
 		return version, r.checkOldEvent(event, version)
 	}
 	if event.Type != "BOOKMARK" {
-		changes := r.Apply(event.Type, event.Object)
+		changes := r.apply(event.Type, event.Object)
 		if len(changes) == 0 {
 			r.report.Unchanged(meta)
 		}
 		r.handOn(subscribers.Watches, changes...)
 	}
-	r.position.MoveTo(next) // after handOn, because it may let a new leader work: see Confirm
+	r.position.MoveTo(next) // after handOn: a new leader may begin now (see Confirm), and must not miss the changes
 	return next, nil
 }
 
 // judgeEnd decides what follows the end of a watch: the next one, which resumes from the version that this one has
 // reached, or a list. It returns how long to wait before that.
 func (r *Reflector[T]) judgeEnd(end ending.End) (wait time.Duration) {
-	verdict := r.endings.Judge(end)
+	verdict := r.judge.Judge(end)
 	r.report.WatchEnded(observe.WatchRecord{
 		At:        time.Now(),
 		Outcome:   verdict.Outcome.Name,
@@ -459,23 +472,23 @@ func (r *Reflector[T]) newRequest(metadataType string) kube.Request {
 //   - object.ErrStripped if there are dropped fields;
 //   - any error of kube.Client.Send, or of the decoder.
 //
-// The patch has no resourceVersion, so writes by others do not make it fail. It has the uid of obj, so the server
-// refuses it if another object has the name by now. For a subresource the server ignores the uid, so the other object
-// gets the patch. The error is object.ErrGone then, too.
+// The patch has no resourceVersion, so writes by others do not make it fail. It has the uid of obj: if obj was deleted,
+// and another object has its name by now, the server refuses the patch. Only for a subresource does the server ignore
+// the uid, and patch the other object. Patch finds that out by the answer, and returns object.ErrGone as well.
 func (r *Reflector[T]) Patch(
 	ctx context.Context, obj T, subresource string, patch map[string]any, droppedFrom func(answer T) []string,
 ) (dropped []string, err error) {
 	answer, err := r.sendPatch(ctx, obj, subresource, patch)
-	switch {
-	case errors.Is(err, object.ErrGone):
-		r.report.Patched("gone", obj.ObjectMeta(), err)
-		return nil, err
-	case err != nil:
-		r.report.Patched("failed", obj.ObjectMeta(), err)
+	if err != nil {
+		result := "failed"
+		if errors.Is(err, object.ErrGone) {
+			result = "gone"
+		}
+		r.report.Patched(result, obj.ObjectMeta(), err)
 		return nil, err
 	}
 	r.position.PatchAnswered(answer.ObjectMeta().ResourceVersion())
-	r.handOn(subscribers.Patches, r.ApplyAnswer(answer)...)
+	r.handOn(subscribers.Patches, r.applyAnswer(answer)...)
 	dropped = droppedFrom(answer)
 	if len(dropped) > 0 {
 		r.report.Patched("stripped", answer.ObjectMeta(), object.ErrStripped)
@@ -507,9 +520,10 @@ func (r *Reflector[T]) sendPatch(
 	}
 	request.Body = json.RawMessage(body)
 	r.report.Patching(obj.ObjectMeta(), body)
-	err = r.client.Send(ctx, request, func(received io.Reader) (err error) {
-		answer, err = decoder.Parse(received)
-		return err
+	err = r.client.Send(ctx, request, func(received io.Reader) error {
+		parsed, parseErr := decoder.Parse(received)
+		answer = parsed
+		return parseErr
 	})
 	status := kube.StatusOf(err)
 	isGone := status.Reason == "NotFound"
@@ -520,7 +534,7 @@ func (r *Reflector[T]) sendPatch(
 	if err != nil {
 		return none, err
 	}
-	// For a subresource, the server ignores the uid in the patch. So the object can still be another one.
+	// The server ignores the uid in a patch of a subresource: see Patch.
 	if answer.ObjectMeta().UID() != obj.ObjectMeta().UID() {
 		return none, object.ErrGone
 	}
@@ -542,9 +556,10 @@ func withUID(patch map[string]any, uid string) map[string]any {
 // ---------------------------------------------------------------------------------------------------------------------
 // What makes the store right in spite of faults
 
-// checkOldEvent returns an error if an event is not newer than this version, and yet is no repetition. Suppose that the
-// watch has come to version 900, and then brings an unknown change with version 850, or a bookmark with 850. A watch
-// never goes back. So 900 was false: a bookmark, an event or a list has named it, but the server has never had it.
+// checkOldEvent returns nil if an event is a repetition. It gets only events that are not newer than this version,
+// which the watch has reached. If the store does not know such an event, the version that the watch has reached is
+// wrong. Suppose that it is 900, and the event has 850. A watch never goes back, so the server has never had 900,
+// though a list, a bookmark or another event has named it.
 func (r *Reflector[T]) checkOldEvent(event object.WatchEvent[T], version string) error {
 	meta := event.Object.ObjectMeta()
 	var isRepeat bool
@@ -562,37 +577,37 @@ func (r *Reflector[T]) checkOldEvent(event object.WatchEvent[T], version string)
 		ending.ErrContradiction, what, meta.ResourceVersion(), version)
 }
 
-// audited is the audit.Cache of a Reflector. Package audit says when and why an audit is made.
-type audited[T object.Object[T]] struct{ *Reflector[T] }
+// auditTarget is a Reflector as package audit sees it, which says when and why an audit is made.
+type auditTarget[T object.Object[T]] struct{ *Reflector[T] }
 
-// IsServed asks whether the server has come as far as the newest object in the store.
-func (a audited[T]) IsServed(ctx context.Context) (bool, error) {
+// HasServerCaughtUp asks whether the server has come as far as the newest object in the store.
+func (a auditTarget[T]) HasServerCaughtUp(ctx context.Context) (bool, error) {
 	a.position.AllowCatchUp() // as long as the audit lasts
-	return a.position.AskIfServed(ctx, a.newestHeld())
+	return a.position.AskIfCaughtUp(ctx, a.newestHeld())
 }
 
 // Relist lists without a version.
-func (a audited[T]) Relist(ctx context.Context) error { return a.relist(ctx) }
+func (a auditTarget[T]) Relist(ctx context.Context) error { return a.relist(ctx) }
 
 // Correct makes the store equal to a list of the objects as they were at exactly this version. It returns the objects
 // that were not right. It uses a connection of its own, so that another replica of the API server may answer.
-func (a audited[T]) Correct(ctx context.Context, version string) (drift []observe.Change, err error) {
+func (a auditTarget[T]) Correct(ctx context.Context, version string) (drift []observe.Change, err error) {
 	interruptible, done := a.position.Interruptible(ctx)
 	defer done()
 	request := a.newRequest("PartialObjectMetadataList")
 	request.Query.Set("resourceVersion", version)
 	request.Query.Set("resourceVersionMatch", "Exact")
 	request.NewConnection = true
-	listing := a.NewListing()
+	listing := a.newListing()
 	actual, err := a.readList(interruptible, request, listing)
 	if err == nil && actual != version {
 		err = audit.ErrOtherVersion
 	}
-	isInterrupted := interruptible.Err() != nil // for a list that is more urgent, or by a stop
-	if err != nil && !isInterrupted {
-		a.handleFailedList(listing, err)
-	}
 	if err != nil {
+		isInterrupted := interruptible.Err() != nil // for a list that is more urgent, or by a stop
+		if !isInterrupted {
+			a.handleFailedList(listing, err)
+		}
 		return nil, err
 	}
 	differences, changes := listing.CommitExact(version)
@@ -602,8 +617,8 @@ func (a audited[T]) Correct(ctx context.Context, version string) (drift []observ
 	return driftOf(&a.kind, differences), nil
 }
 
-// driftOf returns those of the differences that are faults. It is no fault if a custom resource looks different in the
-// same version: after a change of its CRD, the server may leave out fields, or add defaults.
+// driftOf returns the differences that are faults. It is no fault if a custom resource looks different in the same
+// version: after a change of its CRD, the server may leave out fields, or add defaults.
 func driftOf[T object.Object[T]](kind *object.Kind[T], differences []Delta[T]) (drift []observe.Change) {
 	for _, d := range differences {
 		isPair := !isNil(d.Old) && !isNil(d.New)
@@ -645,7 +660,7 @@ func (r *Reflector[T]) handleInstallation() {
 }
 
 // handleAbsence notes that the server does not have the resource. While Run waits for it, the empty store is right, and
-// the reflector is ready. With Once nobody waits, and Run says what to do.
+// the reflector is ready. With Once, Run does not wait: it returns.
 func (r *Reflector[T]) handleAbsence() {
 	isAwaited := !r.once
 	r.position.SetAbsent(isAwaited)
@@ -654,12 +669,12 @@ func (r *Reflector[T]) handleAbsence() {
 // handleRemoval empties the store, by the commit of an empty list, after the resource was removed: the server has
 // deleted all its objects.
 func (r *Reflector[T]) handleRemoval() {
-	r.endings.Reset()
-	r.position.Relist(position.Returned)
-	emptyList := r.NewListing()
+	r.judge.Reset()
+	r.position.MakeListDue(position.Returned) // It comes when the resource returns.
+	emptyList := r.newListing()
 	changes, _ := emptyList.Commit()
 	r.handOn(subscribers.Discovery, changes...)
-	r.handleAbsence() // after handOn, because it may let a new leader work: see Confirm
+	r.handleAbsence() // after handOn: a new leader may begin now, as after MoveTo in handleEvent
 }
 
 // ---------------------------------------------------------------------------------------------------------------------

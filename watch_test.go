@@ -70,9 +70,9 @@ func watchVersions(f *fakekube.Server) (versions []string) {
 // testReflector is a running reflector of pods that records what it does.
 type testReflector struct {
 	*Reflector[*Pod]
-	byNode *CountIndex[*Pod]
-	net    *fakekube.Network
-	log    *testkit.Buffer
+	perNode *NumberIndex[*Pod]
+	net     *fakekube.Network
+	log     *testkit.Buffer
 
 	// deltas has an entry for each change: "+NAME" for an added pod, "~NAME" for an updated one, "-NAME" for a
 	// removed one.
@@ -129,7 +129,7 @@ func startReflector(
 	log := newLog(r.log, slog.Level(-6))
 	client := newAnonymousClient(r.net.Dial, log)
 	r.Reflector = newPodCache(client, log, kind)
-	r.byNode = CountBy(r.Store, nodeKeyOf)
+	r.perNode = NumberBy(r.Store, nodeKeyOf)
 	r.Subscribe(r.recordDelta)
 	for _, change := range prepare {
 		change(r)
@@ -203,7 +203,7 @@ func TestWatchFollowsTheListAndAppliesEvents(t *testing.T) {
 		synctest.Wait()
 		r.wantInSync(t, f)
 		testkit.WantEqual(t, "deltas", r.deltas, []string{"+new", "~new", "-web-0"})
-		testkit.WantNumber(t, "count of n1", r.byNode.Count(Key{Name: "n1"}), 1)
+		testkit.WantNumber(t, "count of n1", r.perNode.Number(Key{Name: "n1"}), 1)
 
 		watch := podWatches(f)[0].Query
 		seconds, _ := strconv.Atoi(watch.Get("timeoutSeconds"))
@@ -1168,8 +1168,8 @@ func TestEventsThatTurnBackTimeAreIgnored(t *testing.T) {
 			t.Fatal("the store does not hold the pod")
 		}
 		testkit.WantEqual(t, "uid", pod.UID(), "u3")
-		testkit.WantNumber(t, "count of n2", r.byNode.Count(Key{Name: "n2"}), 0)
-		testkit.WantNumber(t, "count of n3", r.byNode.Count(Key{Name: "n3"}), 1)
+		testkit.WantNumber(t, "count of n2", r.perNode.Number(Key{Name: "n2"}), 0)
+		testkit.WantNumber(t, "count of n3", r.perNode.Number(Key{Name: "n3"}), 1)
 	})
 }
 
@@ -1514,7 +1514,7 @@ func TestListOfTooManyObjectsIsAnError(t *testing.T) {
 		defer client.Close()
 		r := newPodCache(client, quietLog(), *podKind("app"))
 		for pods := range 4 {
-			listing := r.NewListing()
+			listing := r.newListing()
 			listing.count = listLimit - 2
 			_, err := r.readList(t.Context(), r.newRequest("PartialObjectMetadataList"), listing)
 			want := ""
@@ -2619,10 +2619,10 @@ func TestNodeNamesComeWithWholeObjects(t *testing.T) {
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
 		f.AddPod("default", "p", "n1")
 		r := startReflector(t, f, object.PodKind(), func(r *testReflector) { r.NeedWholeObjects() })
-		testkit.WantNumber(t, "pods of n1 in the list", r.byNode.Count(Key{Name: "n1"}), 1)
+		testkit.WantNumber(t, "pods of n1 in the list", r.perNode.Number(Key{Name: "n1"}), 1)
 		f.AddPod("default", "q", "n1")
 		synctest.Wait()
-		testkit.WantNumber(t, "pods of n1 with those of the watch", r.byNode.Count(Key{Name: "n1"}), 2)
+		testkit.WantNumber(t, "pods of n1 with those of the watch", r.perNode.Number(Key{Name: "n1"}), 2)
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 
 // placePatterns match a place and the names that are declared there.
 var placePatterns = []*regexp.Regexp{
-	// `cache.go`: `Store.Apply`, `CountIndex`
+	// `cache.go`: `Store.apply`, `NumberIndex`
 	regexp.MustCompile("`(?P<place>[\\w./-]+)`:\\s(?P<names>`[\\w.]+`(?:(?:, and|,| and)\\s`[\\w.]+`)*)"),
 	// `Store`, `Kind` in `cache.go`
 	regexp.MustCompile("(?P<names>`[\\w.]+`(?:(?:, and|,| and)\\s`[\\w.]+`)*)\\sin\\s`(?P<place>[\\w./-]+)`"),

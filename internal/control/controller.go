@@ -6,7 +6,7 @@
 //
 // From then on, keys go this way:
 //
-//	a change in a cache → the function given to Watch ─┐
+//	a change in a cache → onChange, given to Watch ────┐
 //	look, at each interval → Resync ───────────────────┴→ Queue.Add → Queue.Get → Reconcile → Brakes.Correct
 //
 // The Manager stops everything in this order:
@@ -66,8 +66,8 @@ type Controller struct {
 
 	// Watches adds to the fields below.
 
-	caches      map[Cache]struct{}
-	addExisting []func() // each adds the keys of all objects of a cache
+	caches    map[Cache]struct{}
+	replayAll []func() // one for each cache
 }
 
 // Queue is what a controller needs of its queue of keys.
@@ -105,18 +105,18 @@ type Summary struct {
 	Unmet error // what the flags ask for, and no object allows; -once fails with it
 }
 
-// Watches says that the controller watches a cache. addExisting must call AddFound for each object that is there. It is
-// called when the controller begins, and once more if one of the controller's functions has panicked: a key says which
-// object to look at, so no change is lost that way.
-func (c *Controller) Watches(cache Cache, addExisting func()) {
+// Watches says that the controller watches a cache. replayAll must hand each object that is there to the controller. It
+// is called when the controller begins, and once more if one of the controller's functions has panicked: a key says
+// which object to look at, so no change is lost that way.
+func (c *Controller) Watches(cache Cache, replayAll func()) {
 	c.caches[cache] = struct{}{}
-	c.addExisting = append(c.addExisting, addExisting)
+	c.replayAll = append(c.replayAll, replayAll)
 }
 
-// NeedsKeys reports whether a change needs keys. Before the controller begins, it does not. With -once, changes are
-// left to the next run, except that an object is handed on again without a change.
-func (c *Controller) NeedsKeys(isChanged bool) bool {
-	isForNextRun := c.tally != nil && isChanged
+// Wants reports whether the controller wants to know of a change. Before it begins, it wants none. With -once, changes
+// are left to the next run, but not the replay of an object.
+func (c *Controller) Wants(isReplay bool) bool {
+	isForNextRun := c.tally != nil && !isReplay
 	return process.IsClosed(c.begun) && !isForNextRun
 }
 
@@ -146,26 +146,26 @@ func (c *Controller) LastTakenAt() time.Time { return c.queue.LastTakenAt() }
 
 var errNotLooked = errors.New("it has not looked yet")
 
-// look adds the keys that Resync returns. At first, and when a panic has left keys unknown, it also adds those of every
+// look adds the keys that Resync returns. At first, and when a panic has left keys unknown, it also replays every
 // object that is there.
 func (c *Controller) look() {
 	c.looking.Start()
 	defer c.looking.Stop()
 	unknown := c.unknown.Load()
 	if unknown != nil {
-		for _, addExisting := range c.addExisting {
-			addExisting()
+		for _, replayAll := range c.replayAll {
+			replayAll()
 		}
 	}
 	if c.Resync != nil {
-		c.AddFound(c.Resync)
+		c.Call(func() { c.Add(c.Resync()...) })
 	}
 	c.unknown.CompareAndSwap(unknown, nil) // unless there was a panic meanwhile
 }
 
-// AddFound adds the keys that a function of the controller returns. If the function panics, they stay unknown.
-func (c *Controller) AddFound(find func() []object.Key) {
-	err := c.recovered(func() { c.Add(find()...) })
+// Call calls a function of the controller that adds keys. If the function panics, keys that need work may be unknown.
+func (c *Controller) Call(addKeys func()) {
+	err := c.recovered(addKeys)
 	if err != nil {
 		c.unknown.Store(&err)
 	}

@@ -7,8 +7,9 @@ package control
 //	  the log             no line of stdout is lost while somebody reads it              logging.Outputs
 //	  a list, discovery   an error that only a person can mend ends the run              Reflector.isFinal, Presence.Run
 //	  a missing resource  nobody waits until it is installed                             Presence.Run, Reflector.Run
+//	                      its cache is never called ready                                Reflector.handleAbsence
 //	  the first lists     have 2 min at most                                             Manager.limitFirstLists
-//	  a change            needs no key: it is left to the next run                       Controller.NeedsKeys
+//	  a change            is left to the next run                                        Controller.Wants
 //	  a key               has 10 tries, and is not added again after a rest or a pause   awaitDone, brakes.New
 //	  a dropped field     is an error at once                                            Brakes.write
 //	  the end             comes when no key has work and tries left, or by -once-timeout Manager.endOnce
@@ -16,7 +17,7 @@ package control
 //	  a stop              before the end is an error                                     Options.StoppedEarly
 //	-dry-run
 //	  a write             is only logged, and waits for no turn                          Brakes.Correct, restOrAwaitTurn
-//	  an Event            is only logged                                                 newProgram
+//	  an Event            is only logged                                                 program.newRecorder
 //	  any other write     is refused by the client                                       kube.Client
 //	  the election        does not take place                                            connectAndRun
 //	  the log             shows what would be written; -once fails if a line is lost     logging.Outputs

@@ -94,7 +94,8 @@ type access struct {
 	alive context.Context
 	end   context.CancelCauseFunc
 
-	// turn holds a value while a renewal runs, so that only one does. Only that renewal uses the fields below.
+	// turn holds a value while a renewal runs, so that only one does. Only that renewal uses the fields below. It is
+	// not a mutex, because Close waits for the turn only for some time.
 	turn            chan struct{}
 	current         *Credential // never nil, but empty until Load has read the files
 	ca              part
@@ -121,8 +122,8 @@ func (a *access) credential(ctx context.Context, refused *Credential) (*Credenti
 }
 
 // renew waits for its turn. Then it reads the parts that are due, or all if the server has refused the current
-// credential, and makes the resulting credential the current one. If that fails, renew returns the error, and the
-// current credential stays for the next renewal.
+// credential, and makes the result the current credential. If that fails, renew returns the error, and leaves the
+// current credential as it is.
 func (a *access) renew(refused *Credential) (*Credential, error) {
 	a.turn <- struct{}{}
 	defer func() { <-a.turn }()
@@ -139,7 +140,7 @@ func (a *access) parts() []*part { return []*part{&a.ca, &a.cert, &a.key, &a.tok
 
 // assemble reads the parts that are due, or all if the current credential isRefused, and returns a credential made of
 // all parts. If nothing has changed, that is the current credential. If a part cannot be renewed, but has been read
-// before, assemble uses the earlier content, and logs a warning.
+// before, assemble uses the earlier content, and logs a warning when that begins.
 func (a *access) assemble(isRefused bool) (*Credential, error) {
 	a.problem = nil
 	a.readParts(isRefused) // before the program runs, because the program may get the CA

@@ -66,7 +66,7 @@ func (e *Election) tellOthers(err error) {
 	case err == nil || errors.Is(err, errHeld):
 		e.serverBackoff.Succeeded()
 	case kube.IsUnanswered(err):
-		e.serverBackoff.Unanswered(err) // The Lease has waits of its own.
+		e.serverBackoff.Unanswered(err) // Its wait is not used, because the election has waits of its own.
 	case kube.IsAnswer(err):
 		e.serverBackoff.Answered()
 	}

@@ -26,7 +26,7 @@ type CountSpec struct {
 	App  string // spec.name
 	Want int    // spec.count: how many pods the app should have
 
-	// Invalid says what is wrong with the spec. If it is not "", App and Want must not be used.
+	// Invalid says what is wrong with the spec. If it is not "", no decision may depend on App and Want.
 	Invalid string
 }
 

@@ -232,6 +232,9 @@ func (d *Decoder[T]) ReadJSON(object []byte) error {
 		if string(name) == "metadata" {
 			return d.readMetadata(value)
 		}
+		if d.kind.MetadataOnly { // The server may send whole objects all the same.
+			return nil
+		}
 		return d.readFields(name, value)
 	})
 }

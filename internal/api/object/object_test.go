@@ -159,10 +159,24 @@ func TestHugeValuesOfACountAreNotKept(t *testing.T) {
 	testkit.WantBetween(t, "bytes of Invalid", len(o.Invalid), 1, 600)
 }
 
+// A server that does not know PartialObjectMetadata sends whole objects in JSON.
+func TestFieldsAreNotReadIfMetadataDo(t *testing.T) {
+	for isMetadataOnly, want := range map[bool]string{false: "n", true: ""} {
+		kind := podKind()
+		kind.MetadataOnly = isMetadataOnly
+		p, err := NewDecoder(kind).Parse(strings.NewReader(`{
+			"metadata": {"name": "p", "uid": "u", "resourceVersion": "1"},
+			"spec": {"nodeName": "n"}
+		}`))
+		testkit.WantError(t, "the pod", err, "")
+		testkit.WantEqual(t, "its NodeName", p.NodeName, want)
+	}
+}
+
 func TestPodIsNotOnANodeThatCannotExist(t *testing.T) {
-	kind := PodKind()
+	kind := podKind()
 	for length, want := range map[int]int{253: 253, 254: 0, 60_000: 0} {
-		p, err := NewDecoder(&kind).Parse(strings.NewReader(`{
+		p, err := NewDecoder(kind).Parse(strings.NewReader(`{
 			"metadata": {"name": "p", "uid": "u", "resourceVersion": "1"},
 			"spec": {"nodeName": "` + strings.Repeat("n", length) + `"}
 		}`))

@@ -60,7 +60,7 @@ func (rd *Reader) eventsProtobuf(src *source) func() (Event, error) {
 	var head []byte // the memory of its head
 	object := rd.into.Schema()
 	readObject := func(end int64) error {
-		if event.Type == "ERROR" { // A WatchEvent has its type before its object.
+		if event.Type == "ERROR" { // API servers write the type of a WatchEvent before its object.
 			event.Status = new(Status)
 			return r.readMessage(end, event.Status.schema())
 		}

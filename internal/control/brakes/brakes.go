@@ -1,4 +1,5 @@
-// Package brakes writes to objects, and holds writes back. This is all that makes a key or a write wait:
+// Package brakes writes to objects, and holds writes back. This is all that makes a key or a write of an object wait.
+// Events and the Lease have limits of their own: see packages events and leader.
 //
 //	what waits                for how long                        why                                 where
 //	a controller that starts  until this replica leads and the    half a list, or an old one, would   control.Manager
@@ -12,18 +13,19 @@
 //	a key that was added      until a worker is free, and no      two workers would write one object  Queue
 //	                          other one has the key
 //	an ordinary key           while up to three urgent keys go    the total should be right first     Queue
-//	the key of the total      1 s since it last added nodes       it looks at all nodes               podCountController
-//	a node that has changed   1 s                                 two podcounts must not fight        podCountController
+//	a key that is unknown     until the next -interval            a function that adds keys panicked  Controller.look
+//	the key of the total      min(1 s, -interval) since it last   it looks at all nodes               podCountController
+//	                          added nodes
+//	a node that has changed   min(1 s, -interval)                 two podcounts must not fight        podCountController
 //	a status that was changed -interval                           the same                            countController
-//	an object after a write   -interval; for a Count, 1 s         changes come together, and others   Brakes.Correct
-//	                                                              watch the object
+//	an object after a write   -interval; for a Count,             changes come together, and others   Brakes.Correct
+//	                          min(1 s, -interval)                 watch the object
 //	an object that is gone    -interval                           the server may be wrong about that  Brakes.Correct
 //	a field that was dropped  10 min                              each try costs as much as a write   Brakes.Correct
 //	each write                until its turn by -qps and -burst   the server serves others, too       Brakes.Correct
 //	each request              while the credential is renewed     the old one may have ended          kubeconfig
 //
-// Where it says 1 s, an -interval that is shorter counts, but not at the start. After a wait for its turn, an object is
-// compared with the caches again, because they may have changed meanwhile.
+// After a wait for its turn, an object is compared with the caches again, because they may have changed meanwhile.
 package brakes
 
 import (
@@ -98,12 +100,12 @@ type Comparison struct {
 	// object.ErrStripped if the server has dropped fields. Then dropped has their names.
 	Patch func(ctx context.Context, due []Field) (dropped []string, err error)
 
-	// Tell is told of each field that was written, and in a dry run of each that would be. It may be nil.
-	Tell func(Field)
+	// OnWritten is told of each field that was written, and in a dry run of each that would be. It may be nil.
+	OnWritten func(Field)
 
-	// Finished is called when all is written that may be: the object is right, was written, or would be in a dry run,
+	// OnFinished is called when all is written that may be: the object is right, was written, or would be in a dry run,
 	// or the server drops what is still wrong. It may be nil.
-	Finished func()
+	OnFinished func()
 }
 
 // Field is a field of an object, such as a label.
@@ -165,8 +167,8 @@ func (b *Brakes) Correct(ctx context.Context, key object.Key, compare func() *Co
 			return err
 		}
 	}
-	if now.Finished != nil {
-		now.Finished()
+	if now.OnFinished != nil {
+		now.OnFinished()
 	}
 	return nil
 }
@@ -265,8 +267,8 @@ func (b *Brakes) logDryRun(key object.Key, now *Comparison, due []Field) {
 }
 
 func (c *Comparison) tell(f Field) {
-	if c.Tell != nil {
-		c.Tell(f)
+	if c.OnWritten != nil {
+		c.OnWritten(f)
 	}
 }
 

@@ -54,7 +54,7 @@ func (w *trial) correct(t *testing.T, isWrong bool) (isFinished bool) {
 				w.patched++
 				return w.dropped, w.err
 			},
-			Finished: func() { isFinished = true },
+			OnFinished: func() { isFinished = true },
 		}
 	})
 	if err != nil {

@@ -39,8 +39,8 @@ type Options struct {
 	Labels      []*Label              // which the controllers keep right on nodes
 
 	// These yield nodes and namespaces with their numbers of pods. Each is nil if nobody counts these.
-	PodsByNode      iter.Seq2[string, int]
-	PodsByNamespace iter.Seq2[string, int]
+	PodsPerNode      iter.Seq2[string, int]
+	PodsPerNamespace iter.Seq2[string, int]
 
 	ServerOutage  *logging.ServerOutage
 	ServerBackoff *retry.Shared

@@ -30,8 +30,8 @@ func (v *Overview) State() page.State {
 		Silence:    v.silence(),
 		Lease:      v.lease(),
 		Writes:     v.writes(),
-		Nodes:      page.MostCrowded(v.PodsByNode),
-		Namespaces: page.MostCrowded(v.PodsByNamespace),
+		Nodes:      page.MostCrowded(v.PodsPerNode),
+		Namespaces: page.MostCrowded(v.PodsPerNamespace),
 		Events: page.Events{
 			Posted:  int(v.Recorder.Posted()),
 			Dropped: int(v.Recorder.Dropped()),

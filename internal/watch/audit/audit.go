@@ -65,12 +65,12 @@ func (p *Plan) Postpone() { p.due = time.Now().Add(retry.Between(RetryAfter, 2*R
 type Cache interface {
 	Len() int // the number of its objects
 
-	// IsServed asks whether the server has come as far as the newest object in the cache.
-	IsServed(ctx context.Context) (bool, error)
+	// HasServerCaughtUp asks whether the server has come as far as the newest object in the cache.
+	HasServerCaughtUp(ctx context.Context) (bool, error)
 
 	// Correct compares the cache with a list of the objects as they were at exactly this version, and corrects the
 	// cache. It returns the objects that were not right. The error wraps ErrOtherVersion if the list has another
-	// version, or is position.ErrListDemanded if a list is more urgent.
+	// version, or position.ErrListDemanded if a list is more urgent.
 	Correct(ctx context.Context, version string) (drift []observe.Change, err error)
 
 	// Relist lists without a version.
@@ -88,8 +88,8 @@ func (p *Plan) Audit(ctx context.Context, version string, cache Cache, report *o
 	// Ask first whether the server has come as far as the cache. Suppose that the cache has an object at version 900,
 	// from an answer to a patch, and that after a restore the server is at 500. Correct would take this object for one
 	// that is newer than its list, and leave it alone.
-	isServed, err := cache.IsServed(ctx)
-	if err == nil && !isServed {
+	hasCaughtUp, err := cache.HasServerCaughtUp(ctx)
+	if err == nil && !hasCaughtUp {
 		return relistInstead(ctx, version, ending.ErrContradiction, cache, report)
 	}
 	var drift []observe.Change
@@ -97,8 +97,8 @@ func (p *Plan) Audit(ctx context.Context, version string, cache Cache, report *o
 		drift, err = cache.Correct(ctx, version)
 	}
 	switch {
-	case errors.Is(err, position.ErrListDemanded):
-		return nil
+	case errors.Is(err, position.ErrListDemanded) || ctx.Err() != nil:
+		return nil // The audit was interrupted, and has not failed.
 	case isVersionUnavailable(err):
 		return relistInstead(ctx, version, err, cache, report)
 	case err != nil:
@@ -128,7 +128,7 @@ func (p *Plan) obstacle(version string) error {
 	switch {
 	case !object.IsDecimal(version):
 		return errors.New("the version is not a number")
-	case p.failed >= maxFailed: // A list that finds less is better than none.
+	case p.failed >= maxFailed: // A list finds less than an audit, but more than nothing.
 		return fmt.Errorf("%d audits in a row have failed", p.failed)
 	}
 	return nil

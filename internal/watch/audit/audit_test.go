@@ -1,10 +1,16 @@
 package audit
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"podcount/internal/view/metrics"
+	"podcount/internal/view/observe"
+	"podcount/internal/view/trace"
 	"podcount/lab/testkit"
 )
 
@@ -44,4 +50,28 @@ func TestListReplacesAnAuditThatCannotWork(t *testing.T) {
 	wantObstacle("after two failures", "10", "2 audits in a row have failed")
 	p.Done()
 	wantObstacle("after a list", "10", "")
+}
+
+// stoppedCache is a Cache in whose list podcount is stopped.
+type stoppedCache struct{ stop func() }
+
+func (stoppedCache) Len() int { return 0 }
+
+func (stoppedCache) HasServerCaughtUp(context.Context) (bool, error) { return true, nil }
+
+func (c stoppedCache) Correct(context.Context, string) ([]observe.Change, error) {
+	c.stop()
+	return nil, errors.New("canceled")
+}
+
+func (stoppedCache) Relist(context.Context) error { return errors.New("must not be called") }
+
+func TestAuditThatAStopInterruptsHasNotFailed(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	registry := metrics.NewRegistry()
+	sinks := observe.Sinks{Log: slog.New(slog.DiscardHandler), Metrics: registry, Trace: new(trace.Trace)}
+	report := observe.NewCacheReport(observe.CacheOptions{Sinks: sinks, Kind: "Pod"})
+	var p Plan
+	testkit.WantError(t, "Audit", p.Audit(ctx, "10", stoppedCache{stop}, report), "")
+	testkit.WantNumber(t, "audits that failed", p.failed, 0)
 }

@@ -22,7 +22,7 @@ const AnswerPatience = 2 * time.Minute
 // Position is where the store of one resource stands. The store has all changes up to a version, from which the next
 // watch resumes; or a list is due.
 //
-//	              Relist, or Next after a demand
+//	              MakeListDue, or TakeNext after a demand
 //	           ┌───────────────────────────────────┐
 //	           ▼                                   │
 //	start ─▶ a list is due ──Listed──▶ at a version ──MoveTo──▶ at a newer one
@@ -77,9 +77,9 @@ func New(o Options) *Position {
 	return p
 }
 
-// Next returns the version from which the next watch resumes. It returns "" if a list is due, perhaps because it was
-// demanded.
-func (p *Position) Next() (version string) {
+// TakeNext returns the version from which the next watch resumes, or "" if a list is due. A list that was demanded is
+// due from now on, and the demand is met.
+func (p *Position) TakeNext() (version string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.demanded != "" && p.version != "" { // Otherwise a list is due already, for a reason of its own.
@@ -116,8 +116,8 @@ func (p *Position) Heard() {
 // Returned is the reason of a list that becomes due when a resource is removed: it will come when the resource returns.
 const Returned = "return"
 
-// Relist makes a list due. The reason is a label of podcount_relists_total.
-func (p *Position) Relist(reason string) {
+// MakeListDue makes a list due. The reason is a label of podcount_relists_total.
+func (p *Position) MakeListDue(reason string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.version = ""
@@ -177,7 +177,7 @@ func (p *Position) Obey(v ending.Verdict) {
 		p.AllowCatchUp()
 	}
 	if v.IsListDue {
-		p.Relist(v.Outcome.Name)
+		p.MakeListDue(v.Outcome.Name)
 	}
 }
 
@@ -289,7 +289,8 @@ func (p *Position) State() State {
 }
 
 // Failed notes that a request has failed. Unless the server has refused it (4xx), the server may have been away, and
-// only then can etcd have been restored.
+// only then can etcd have been restored. A watch that ends is no such sign: servers end watches all the time. If it
+// ends because the server goes away, the next request fails.
 func (p *Position) Failed(err error) {
 	isRefusal := kube.StatusOf(err).Code/100 == 4
 	p.isSuspect = p.isSuspect || !isRefusal
@@ -317,13 +318,13 @@ func (p *Position) AskIfGoneBack(ctx context.Context) bool {
 	if !p.noticeRestore(known, newest) {
 		return false
 	}
-	p.Relist(restored)
+	p.MakeListDue(restored)
 	return true
 }
 
-// AskIfServed asks whether the server has come as far as the newest version that an object in the store has, if that is
-// ahead of the watch. "" means that no object has a version.
-func (p *Position) AskIfServed(ctx context.Context, held string) (bool, error) {
+// AskIfCaughtUp asks whether the server has come as far as the newest version that an object in the store has, if that
+// is ahead of the watch. "" means that no object has a version.
+func (p *Position) AskIfCaughtUp(ctx context.Context, held string) (bool, error) {
 	if held == "" || !object.IsNewer(held, p.State().Version) {
 		return true, nil
 	}

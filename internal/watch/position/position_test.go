@@ -71,7 +71,7 @@ func (p *testPosition) startConfirm(ctx context.Context) <-chan error {
 
 func (p *testPosition) wantNext(t *testing.T, when, version, reason string) {
 	t.Helper()
-	testkit.WantEqual(t, "version "+when, p.Next(), version)
+	testkit.WantEqual(t, "version "+when, p.TakeNext(), version)
 	testkit.WantEqual(t, "reason for a list "+when, p.BeginList().Reason, reason)
 }
 
@@ -82,7 +82,7 @@ func TestListIsDueUntilOneIsCompleteOrAgainWhenSomethingSaysSo(t *testing.T) {
 	p.wantNext(t, "after a list", "10", "hour")
 	p.MoveTo("12")
 	p.wantNext(t, "after an event", "12", "hour")
-	p.Relist("garbage")
+	p.MakeListDue("garbage")
 	p.wantNext(t, "after garbage", "", "garbage")
 	p.demandList(restored)
 	p.wantNext(t, "after a demand for a list that is due", "", "garbage")
@@ -103,7 +103,7 @@ func TestDemandEndsWhatIsInterruptible(t *testing.T) {
 	after, done := p.Interruptible(t.Context())
 	testkit.WantEqual(t, "what begins ends with", context.Cause(after), ErrListDemanded)
 	done()
-	p.Next()
+	p.TakeNext()
 	next, done := p.Interruptible(t.Context())
 	testkit.WantEqual(t, "what begins after the demand was taken ends with", context.Cause(next), nil)
 	done()
