@@ -25,7 +25,7 @@ type (
 // Delta is one change of a store. Old is nil if the object was added, and New is nil if it was removed. If Old and New
 // are the same object, nothing has changed, and the object is replayed: this is how a controller gets the objects that
 // already exist. It gets them again after the CustomResourceDefinition (CRD) of their kind has changed, and after a
-// panic.
+// panic of a function that adds keys.
 //
 // T is *Pod, *Node, *Count or the like. What all of them can do is in object.Object: ObjectMeta returns their metadata,
 // and HasSameFields compares the other fields that podcount reads with those of another T.
@@ -101,8 +101,8 @@ func (s *Store[T]) apply(eventType string, obj T) []Delta[T] {
 	return s.setLocked(obj)
 }
 
-// hasNewerLocked reports whether the store has a newer version of an object, or a newer object of the same name. If the
-// versions are no numbers, obj counts as the newer one, so that nothing is lost: see object.IsNewer.
+// hasNewerLocked reports whether obj is older than the object of that name in the store. If their versions are not
+// numbers, they cannot be compared, and the answer is false, so that nothing is lost.
 func (s *Store[T]) hasNewerLocked(obj T) bool {
 	held, isHeld := s.items[obj.ObjectMeta().NamespacedName()]
 	if !isHeld {
@@ -110,7 +110,8 @@ func (s *Store[T]) hasNewerLocked(obj T) bool {
 	}
 	version := obj.ObjectMeta().ResourceVersion()
 	heldVersion := held.ObjectMeta().ResourceVersion()
-	return version != heldVersion && !object.IsNewer(version, heldVersion)
+	isSameOrNewer := version == heldVersion || object.IsNewer(version, heldVersion)
+	return !isSameOrNewer
 }
 
 // setLocked stores obj, and returns the changes. It stores obj even if no change is reported.
@@ -173,7 +174,7 @@ type Listing[T object.Object[T]] struct {
 	store   *Store[T]
 	number  uint32
 	count   int          // the number of objects so far
-	reached func(int)    // is told of that number, unless it is nil
+	reached func(int)    // called with count after each object; may be nil
 	waiting map[string]T // by namespace/name, as in the store
 }
 
@@ -192,9 +193,10 @@ const listLimit = 2_000_000
 
 // Add adds the next object of a list. It fails if the list has too many objects.
 //
-//   - obj comes without metadata. Most objects of a list are in the store already, so they need no memory for theirs.
-//   - metadata is a draft, which is valid only until Add returns. If Add keeps obj, it copies the draft into it.
-//   - kept says that Add keeps obj. Otherwise the caller may reuse obj.
+//   - obj comes without its metadata. Most objects of a list are in the store already, and then nobody needs memory for
+//     the metadata of obj.
+//   - metadata is a draft of them, in memory that the caller reuses after Add.
+//   - kept reports whether Add has copied the draft into obj, and keeps obj. If not, the caller may reuse obj.
 func (l *Listing[T]) Add(obj T, metadata objectmeta.Draft) (kept bool, err error) {
 	if l.count >= listLimit {
 		return false, fmt.Errorf("the list has more than %d objects: "+
@@ -245,7 +247,7 @@ func (l *Listing[T]) Commit() (changes []Delta[T], isFirst bool) {
 	for _, obj := range l.waiting {
 		changes = append(changes, s.setLocked(obj)...)
 	}
-	for key, obj := range s.items {
+	for key, obj := range s.items { // The loop may delete from the map that it ranges over.
 		wasInList := obj.ObjectMeta().Mark == l.number
 		if !wasInList {
 			changes = append(changes, s.deleteLocked(key)...)
@@ -286,6 +288,8 @@ func (s *Store[T]) applyAnswer(obj T) []Delta[T] {
 //	event             if the store has the object            if it does not
 //	ADDED, MODIFIED   true for this version or a newer one   false
 //	DELETED           true for a newer version               true
+//
+// So a DELETED of the version in the store is news: the object is gone.
 func (s *Store[T]) knows(eventType string, obj T) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -328,13 +332,13 @@ func (l *Listing[T]) CommitExact(version string) (differences, changes []Delta[T
 		if isHeld && isNewerThanList(held) {
 			continue
 		}
-		// Add compares quickly, and may take equal objects for different ones: see objectmeta.Draft.Equals. Besides,
-		// the answer to a patch may have brought the same version since then.
+		// Compare again, and exactly: Add is fast, but may take equal objects for different ones. Besides, the answer
+		// to a patch may have brought this version since.
 		isSame := isHeld && held.ObjectMeta().IsSameVersion(obj.ObjectMeta()) && !s.hasChanged(held, obj)
 		if !isSame {
 			differences = append(differences, Delta[T]{Old: held, New: obj})
 		}
-		// It is stored in any case: the held one may not have the mark of this list, and would be removed below.
+		// Store it even if it is the same. The held one may lack the mark of this list, and would be removed below.
 		changes = append(changes, s.setLocked(obj)...)
 	}
 	for key, obj := range s.items {
@@ -366,8 +370,8 @@ func (s *Store[T]) addIndex(ix index[T]) {
 	s.indexes = append(s.indexes, ix)
 }
 
-// NumberIndex has the number of objects of a store for each value of a key that its user chooses, such as the name of a
-// pod's node, or the namespace and the app of a pod. It is safe for concurrent use.
+// NumberIndex counts the objects of a store by a key that its user chooses, such as the name of a pod's node, or the
+// namespace and the app of a pod. It is safe for concurrent use.
 type NumberIndex[T object.Object[T]] struct {
 	keyOf   func(T) Key
 	mu      *sync.RWMutex             // the store's lock, which it holds when it calls add and remove; guards numbers
@@ -462,7 +466,7 @@ func (ix *ObjectIndex[T]) add(obj T) {
 }
 
 func (ix *ObjectIndex[T]) remove(obj T) {
-	key := ix.keyOf(obj) // It has no objects if it has no name.
+	key := ix.keyOf(obj) // If it has no name, it has no objects either, and nothing is removed.
 	delete(ix.objects[key], obj.ObjectMeta().Key())
 	if len(ix.objects[key]) == 0 {
 		delete(ix.objects, key)

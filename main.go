@@ -118,7 +118,7 @@ type program struct {
 	nodes  *Reflector[*Node]
 	counts *Reflector[*Count]
 
-	podsPerNode      *NumberIndex[*Pod] // how many; empty unless a controller needs whole pods
+	podsPerNode      *NumberIndex[*Pod] // the number of pods on each node; empty unless a controller needs whole pods
 	podsPerNamespace *NumberIndex[*Pod] // only for the page, so it is nil without -page
 
 	options  *options.Options
@@ -131,11 +131,11 @@ type program struct {
 
 	server        string                // the URL of the API server; a password in it is hidden
 	serverOutage  *logging.ServerOutage // logs that the server does not answer
-	serverBackoff *retry.Shared         // ends the waits of all who ask the server when it answers again
+	serverBackoff *retry.Shared         // wakes all who wait for the server as soon as one of them gets an answer
 	restores      *position.Restores    // tells all caches if one notices that etcd was restored from a backup
 	election      *leader.Election      // nil without -leader-elect, and in a dry run
 
-	labels   []*overview.Label  // of nodes, which the controllers maintain; for the page
+	labels   []*overview.Label  // the labels of nodes that controllers maintain, for the page
 	overview *overview.Overview // what -listen and -page show; nil until setUp
 }
 
@@ -151,7 +151,7 @@ func Watch[T object.Object[T]](c *Controller, r *Reflector[T], onChange func(Del
 			handle(Delta[T]{Old: obj, New: obj})
 		}
 	}
-	c.Watches(r, replayAll)
+	c.AddCache(r, replayAll)
 	r.Subscribe(func(change Delta[T]) {
 		if c.Wants(change.isReplay()) {
 			handle(change)
@@ -164,8 +164,8 @@ func WatchOwn[T object.Object[T]](c *Controller, r *Reflector[T]) {
 	Watch(c, r, func(change Delta[T]) { c.Add(change.Key()) })
 }
 
-// What internal/control does with a controller, without errors and the end (see Manager.runController, Controller.work
-// and Controller.look, which are short):
+// What internal/control does with a controller, leaving out errors and the shutdown (see Manager.runController,
+// Controller.work and Controller.look, which are short):
 //
 //	wait until this replica leads, and each cache that the controller watches is complete and new enough
 //	then, all at the same time:
@@ -173,7 +173,7 @@ func WatchOwn[T object.Object[T]](c *Controller, r *Reflector[T]) {
 //			key := queue.Get()
 //			result, err := Reconcile(ctx, key)
 //			queue.Done(key, result, err)
-//		once, for each object that is there:
+//		first, for each object that is there:
 //			onChange(Delta{Old: object, New: object})
 //		when that is done, and again at each interval:
 //			queue.Add(Resync()...)
@@ -212,15 +212,15 @@ type podCountController struct {
 	pods        *Reflector[*Pod]
 	podsPerNode *NumberIndex[*Pod]
 
-	totalLabel *countLabel   // -total-label
-	labels     []*countLabel // all labels that podcount writes: totalLabel and, if it is set, -node-label
+	totalLabel *numberLabel   // -total-label
+	labels     []*numberLabel // all labels that podcount writes: totalLabel and, if it is set, -node-label
 
 	wrongNodesAddedAt time.Time // only addWrongNodes uses it, and no two workers have totalKey at once
 	hasWarned         bool      // that no node gets the total; only resync uses it
 }
 
-// countLabel is a label that shows a number of pods on nodes.
-type countLabel struct {
+// numberLabel is a label that shows a number of pods on nodes.
+type numberLabel struct {
 	name    string
 	subject string                   // what it shows, for Events
 	want    func(*Node) brakes.Value // its right value on a node
@@ -228,13 +228,13 @@ type countLabel struct {
 }
 
 // compare compares the label of a node with the caches.
-func (l *countLabel) compare(node *Node) brakes.Field {
+func (l *numberLabel) compare(node *Node) brakes.Field {
 	is := labelOf(node, l.name)
 	want := l.want(node)
 	return brakes.Field{Name: l.name, From: is, To: want, IsWrong: is != want}
 }
 
-func (l *countLabel) isWrong(node *Node) bool { return l.compare(node).IsWrong }
+func (l *numberLabel) isWrong(node *Node) bool { return l.compare(node).IsWrong }
 
 // labelOf returns the value of a node's label.
 func labelOf(node *Node, label string) brakes.Value {
@@ -257,20 +257,21 @@ func setUpPodCount(p *program, base *Controller) {
 		pods:        p.pods,
 		podsPerNode: p.podsPerNode,
 	}
-	c.totalLabel = &countLabel{name: o.TotalLabel, subject: "pod count", want: c.wantTotal}
-	c.labels = []*countLabel{c.totalLabel}
+	wantTotal, wantOwn := c.wantTotal, c.wantOwn
+	if o.Prune {
+		wantTotal, wantOwn = wantNone, wantNone
+	}
+	c.totalLabel = &numberLabel{name: o.TotalLabel, subject: "pod count", want: wantTotal}
+	c.labels = []*numberLabel{c.totalLabel}
 	p.nodes.NeedLabels(o.TotalLabel)
 	p.nodes.NeedLabels(o.TotalNodes.Keys()...)
 	if o.NodeLabel != "" {
-		own := &countLabel{name: o.NodeLabel, subject: "pod count of this node", want: c.wantOwn}
+		own := &numberLabel{name: o.NodeLabel, subject: "pod count of this node", want: wantOwn}
 		c.labels = append(c.labels, own)
 		p.nodes.NeedLabels(o.NodeLabel)
 		p.pods.NeedWholeObjects() // for spec.nodeName
 	}
 	for _, label := range c.labels {
-		if o.Prune {
-			label.want = func(*Node) brakes.Value { return brakes.Value{} } // No node should have a label.
-		}
 		isOwn := label != c.totalLabel
 		label.shown = overview.NewLabel(label.name, isOwn, c.labelOnNodes(label))
 		p.labels = append(p.labels, label.shown)
@@ -284,6 +285,9 @@ func setUpPodCount(p *program, base *Controller) {
 	base.IsUrgent = c.isUrgent
 	base.Summary = c.summary
 }
+
+// wantNone is for -prune: no node should have a label.
+func wantNone(*Node) brakes.Value { return brakes.Value{} }
 
 // wantTotal returns the number of all pods, for the nodes that -total-nodes selects.
 func (c *podCountController) wantTotal(node *Node) brakes.Value {
@@ -305,7 +309,9 @@ func (c *podCountController) onNodeChange(change Delta[*Node]) {
 	switch {
 	case isNew:
 		c.Add(change.Key())
-	case isGone || change.isReplay(): // Resync finds the nodes that need work when the controller begins.
+	case isGone: // There is nothing to write.
+		return
+	case change.isReplay(): // Resync finds the nodes that need work.
 		return
 	default:
 		// This may be the answer to our own patch. Or another podcount has written the label, and may have counted pods
@@ -317,7 +323,7 @@ func (c *podCountController) onNodeChange(change Delta[*Node]) {
 // onPodChange adds the nodes whose numbers a change of a pod concerns, and posts an Event about a new pod.
 func (c *podCountController) onPodChange(change Delta[*Pod]) {
 	if change.isReplay() {
-		return // Resync finds the nodes that need work when the controller begins.
+		return // Resync finds the nodes that need work.
 	}
 	isNew := change.Old == nil
 	isGone := change.New == nil
@@ -328,14 +334,23 @@ func (c *podCountController) onPodChange(change Delta[*Pod]) {
 		message := fmt.Sprintf("pod count is %d", c.pods.Len())
 		c.recorder.Event(c.pods.Reference(change.New), "Normal", "PodCounted", message)
 	}
-	if c.options.NodeLabel == "" {
+	was, is := nodeOf(change.Old), nodeOf(change.New)
+	if c.options.NodeLabel == "" || was == is {
 		return
 	}
-	for _, pod := range []*Pod{change.Old, change.New} {
-		if pod != nil && pod.NodeName != "" {
-			c.Add(Key{Name: pod.NodeName})
+	for _, node := range []Key{was, is} {
+		if node.Name != "" {
+			c.Add(node)
 		}
 	}
+}
+
+// nodeOf returns the key of a pod's node. It is Key{} if there is no pod, or if the pod is on no node.
+func nodeOf(pod *Pod) Key {
+	if pod == nil {
+		return Key{}
+	}
+	return Key{Name: pod.NodeName}
 }
 
 // resync returns the keys of the nodes with wrong labels. It warns once if no node gets the total.
@@ -359,7 +374,7 @@ func (c *podCountController) keysOfWrongNodes() (keys []Key) {
 
 // isAnyWrong reports whether a label of a node is wrong.
 func (c *podCountController) isAnyWrong(node *Node) bool {
-	return slices.ContainsFunc(c.labels, func(label *countLabel) bool { return label.isWrong(node) })
+	return slices.ContainsFunc(c.labels, func(label *numberLabel) bool { return label.isWrong(node) })
 }
 
 // reconcile corrects the labels of one node. For totalKey, it adds all nodes with wrong labels. Brakes.Correct does
@@ -436,19 +451,22 @@ func (c *podCountController) patch(ctx context.Context, node *Node, due []brakes
 // tellOfWrite tells the page that a label of a node was written, and posts an Event about it. In a dry run nothing was
 // written, and the recorder only logs the Event. With -prune nothing remains to be explained, so there is no Event.
 func (c *podCountController) tellOfWrite(node *Node, written brakes.Field) {
-	hasName := func(label *countLabel) bool { return label.name == written.Name }
-	label := c.labels[slices.IndexFunc(c.labels, hasName)]
-	if !c.options.DryRun {
-		label.shown.Wrote()
-	}
-	if !c.options.Prune {
-		message := fmt.Sprintf("%s changed from %s to %s", label.subject, written.From, written.To)
-		c.recorder.Event(c.nodes.Reference(node), "Normal", "PodCountChanged", message)
+	for _, label := range c.labels {
+		if label.name != written.Name {
+			continue
+		}
+		if !c.options.DryRun {
+			label.shown.Wrote()
+		}
+		if !c.options.Prune {
+			message := fmt.Sprintf("%s changed from %s to %s", label.subject, written.From, written.To)
+			c.recorder.Event(c.nodes.Reference(node), "Normal", "PodCountChanged", message)
+		}
 	}
 }
 
 // labelOnNodes yields all nodes, for the page: whether they should show a label, and whether it is wrong there.
-func (c *podCountController) labelOnNodes(label *countLabel) iter.Seq[overview.LabelOnNode] {
+func (c *podCountController) labelOnNodes(label *numberLabel) iter.Seq[overview.LabelOnNode] {
 	return func(yield func(overview.LabelOnNode) bool) {
 		for _, node := range c.nodes.All() {
 			on := overview.LabelOnNode{
@@ -510,7 +528,7 @@ type countController struct {
 	counts      *Reflector[*Count]
 	countsByApp *ObjectIndex[*Count] // by the app whose pods they count
 	pods        *Reflector[*Pod]
-	podsPerApp  []*NumberIndex[*Pod] // how many; an index for each of appLabels
+	podsPerApp  []*NumberIndex[*Pod] // the number of pods of each app: an index for each of appLabels
 
 	reports counts.Reports // the last one about each Count
 }
@@ -589,11 +607,11 @@ func (c *countController) onPodChange(change Delta[*Pod]) {
 }
 
 // onCountChange adds a Count that has changed. If only its status has changed, it is added an interval later. Without
-// that wait, two podcounts that disagree would overwrite each other's status as fast as they can.
+// that wait, two podcounts that disagree would overwrite each other's status every second.
 func (c *countController) onCountChange(change Delta[*Count]) {
 	if change.isReplay() {
-		// All Counts are replayed when their CRD has changed. Its new schema may keep a status that the old one
-		// dropped, so let Brakes write it again without a pause.
+		// A replay may mean that the CRD has changed, and that its new schema keeps the status which the old one
+		// dropped. So let Brakes write it again without a pause. After another replay, that does no harm.
 		c.Brakes.Forget(change.Key())
 	}
 	isStillThere := change.Old != nil && change.New != nil
@@ -638,10 +656,10 @@ func (c *countController) compare(view counts.View) *brakes.Comparison {
 	status := brakes.Field{
 		Name:    "status",
 		From:    brakes.Value{Text: view.Status.Text(), Exists: true},
-		To:      brakes.Value{Text: right.Text(), Exists: right.Count != ""}, // not if the spec was never valid
+		To:      brakes.Value{Text: right.Text(), Exists: right.Count != ""}, // "" if the spec was never valid
 		IsWrong: !isRight(view.Count),
 	}
-	previous := c.reports.KeepPrevious(view) // stores it before the write, whose answer may be lost
+	previous := c.reports.KeepPrevious(view) // before the write: if its answer is lost, the next try needs it
 	return &brakes.Comparison{
 		Kind:   "count",
 		UID:    view.UID(),
@@ -662,8 +680,8 @@ func (c *countController) compare(view counts.View) *brakes.Comparison {
 // ---------------------------------------------------------------------------------------------------------------------
 // What the count controller tells people (may be skipped)
 
-// postReport posts Events for what is new in a report. The report is about the pods, not about the write. So there are
-// Events also while the server drops the status, and a dry run logs them.
+// postReport posts Events for what is new in a report. They are about the number of pods, and not about the write. So
+// they are also posted while the server drops the status, and a dry run logs them.
 func (c *countController) postReport(view counts.View, previous, report counts.Report) {
 	c.reports.Posted(view, report)
 	for _, event := range report.EventsAfter(previous) {
@@ -702,10 +720,9 @@ func main() {
 	}
 }
 
-// run is the whole program except for signals and exit codes. It returns an options.UsageError if it was called
-// wrongly, and the error of what failed. With -once, it also fails if it was stopped before all was done, or if lines
-// of the output were lost. Otherwise, the end of ctx stops it, and it returns nil. dial replaces the network in tests,
-// and is nil otherwise.
+// run is the whole program except for signals and exit codes. When ctx ends, run stops and returns nil. But with -once,
+// it returns an error if ctx ends before all is done, or if lines of the output were lost. It returns an
+// options.UsageError if it was called wrongly. dial replaces the network in tests, and is nil otherwise.
 func run(
 	ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer, dial kube.Dialer,
 ) error {
@@ -742,7 +759,7 @@ func connectAndRun(
 	})
 	wasStopped := ctx.Err() != nil // while Load waited for a file or a program
 	if err != nil && wasStopped {
-		return o.StoppedEarly()
+		return o.ErrStoppedEarly()
 	}
 	if err != nil {
 		return options.UsageError{Err: err}
@@ -814,7 +831,7 @@ func newProgram(
 		started:  time.Now(),
 		restores: &position.Restores{},
 	}
-	// The functions here use the manager and the overview, which are made later. Nobody calls them before p runs.
+	// The functions here use the manager and the overview, which are made later. Nobody calls them before manager.Run.
 	labelsAge := func() []any { return p.overview.LabelsAge() }
 	p.serverOutage = logging.NewServerOutage(sinks.Log, kube.IsUnanswered, labelsAge)
 	p.serverBackoff = retry.NewShared(retry.SharedOptions{
@@ -858,7 +875,7 @@ func (p *program) newRecorder() *events.Recorder {
 	return events.NewRecorder(o)
 }
 
-// makeCaches makes the caches and their indexes.
+// makeCaches makes the caches, and the indexes that several parts share.
 func (p *program) makeCaches() {
 	o := p.options
 	wantsProtobuf := o.Wire == "protobuf"
@@ -874,7 +891,7 @@ func (p *program) makeCaches() {
 	countKind := object.CountKind()
 	countKind.Namespace = o.Namespace
 	p.counts = NewCache(p, countKind)
-	p.podsPerNode = NumberBy(p.pods.Store, func(pod *Pod) Key { return Key{Name: pod.NodeName} })
+	p.podsPerNode = NumberBy(p.pods.Store, nodeOf)
 	if o.Page != "" {
 		p.podsPerNamespace = NumberBy(p.pods.Store, func(pod *Pod) Key { return Key{Name: pod.Key().Namespace} })
 	}
@@ -895,8 +912,8 @@ func NewCache[T object.Object[T]](p *program, kind object.Kind[T]) *Reflector[T]
 	})
 }
 
-// joinElection makes the controllers wait until this replica leads. The client then refuses writes while it does not
-// lead. ownNamespace is the namespace of podcount's pod, or "" outside a cluster.
+// joinElection makes the controllers wait until this replica leads. From then on, the client refuses writes while this
+// replica does not lead. ownNamespace is the namespace of podcount's pod, or "" outside a cluster.
 func (p *program) joinElection(ownNamespace string) {
 	o := p.options
 	p.election = leader.New(p.client, leader.Options{
@@ -913,7 +930,7 @@ func (p *program) joinElection(ownNamespace string) {
 		Log:            p.Log,
 	})
 	p.client.SetPermit(p.election)
-	p.manager.Elect(p.election)
+	p.manager.UseElection(p.election)
 }
 
 // setUp sets up the controllers that are on, and then what shows them.
@@ -961,11 +978,12 @@ func (p *program) newOverview() *overview.Overview {
 		Controllers:   p.manager.Controllers(),
 	}
 	hasNodeNames := !p.pods.kind.MetadataOnly // Metadata have no spec.nodeName.
+	// Neither nodes nor namespaces are in a namespace, so the one of their keys is "".
 	if hasNodeNames {
-		o.PodsPerNode = p.podsPerNode.All("") // The keys of nodes have no namespace,
+		o.PodsPerNode = p.podsPerNode.All("")
 	}
 	if p.podsPerNamespace != nil {
-		o.PodsPerNamespace = p.podsPerNamespace.All("") // and neither have those of namespaces.
+		o.PodsPerNamespace = p.podsPerNamespace.All("")
 	}
 	return overview.New(o)
 }

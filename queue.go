@@ -30,8 +30,8 @@ type Queue struct {
 	ended    <-chan struct{} // closed when the queue's context ends
 	isUrgent func(Key) bool  // see Prefer
 
-	// wake holds one token if a key may be ready, and Get waits for it. settleLocked puts the token in when it makes a
-	// key ready, and take when it leaves other keys ready. A token without a key does no harm: Get waits again.
+	// wake holds a token if a key may be ready, and Get waits for the token. settleLocked adds it when it makes a key
+	// ready. The method take adds it again if more keys are ready. A token without a key does no harm: Get waits again.
 	wake chan struct{}
 
 	mu          sync.Mutex         // guards the fields below
@@ -49,7 +49,7 @@ type queueItem struct {
 	dirty bool
 
 	stage      queueStage
-	stageBegan time.Time // when the key became ready, or when a worker took it; waiting does not change it
+	stageBegan time.Time // when the key became ready, or when a worker took it; a return to stageWaiting leaves it
 
 	addAt   time.Time    // when AddAfter or RequeueAfter makes the key dirty, or zero
 	failing *keyFailures // nil if the last reconcile has succeeded, or if there was none
@@ -224,8 +224,8 @@ func (q *Queue) Done(key Key, result Result, err error) {
 	q.settleLocked("done", item)
 }
 
-// backOffLocked makes a key that failed wait, and returns how long. At first retryAfter replaces the backoff, unless it
-// is 0, and later it can only lengthen it: see retry.Streak.
+// backOffLocked makes a key that failed wait, and returns how long. A retryAfter above 0 replaces the backoff of the
+// first failures. Later, the longer of the two counts: see retry.Streak.
 func (q *Queue) backOffLocked(item *queueItem, retryAfter time.Duration, err error) (wait time.Duration) {
 	now := time.Now()
 	if item.failing == nil {
@@ -347,8 +347,8 @@ func (q *Queue) LastTakenAt() time.Time {
 // called when a key becomes ready, and whenever a ready key is settled. It must return at once, and not call the queue.
 func (q *Queue) Prefer(isUrgent func(Key) bool) { q.isUrgent = isUrgent }
 
-// maxUrgentInARow is how many urgent keys in a row go before an ordinary one has its turn. They count even if no
-// ordinary key was ready at the time.
+// maxUrgentInARow is how many urgent keys in a row go before an ordinary one has its turn. Urgent keys that went while
+// no ordinary one was ready count as well.
 const maxUrgentInARow = 3
 
 // readyLine are the keys that are ready, in the order in which they came. Urgent keys go first, but an ordinary key has

@@ -20,10 +20,10 @@ package main
 // a list is due), presence (is the resource installed?) and audit. pages reads lists, and subscribers hands on
 // changes.
 //
-// A resourceVersion is a number that grows with each change in the cluster; if a server has other ones, podcount only
-// sees whether they differ. Each object has that of its last change, a list has one as well, and a watch brings what
-// has changed since then. A bookmark says that the watch has brought all changes up to a version. With 410, the server
-// says that it has forgotten a version.
+// A resourceVersion is a number that grows with each change in the cluster. (If it is not a number, podcount can only
+// see whether two versions are equal.) Each object has that of its last change, a list has one as well, and a watch
+// brings what has changed since then. A bookmark says that the watch has brought all changes up to a version. With 410,
+// the server says that it has forgotten a version.
 //
 // The Reflector works for every kind, and makes no decisions about objects. The controllers in main.go do that.
 
@@ -59,8 +59,8 @@ import (
 	"podcount/internal/watch/subscribers"
 )
 
-// watchMargin is how much longer than its timeoutSeconds a watch may last. Servers end watches in time, but a proxy may
-// hold one that has lost its server.
+// watchMargin is how much longer than its timeoutSeconds a watch may last. Servers end watches in time, but a proxy
+// that has lost the server may keep the connection to podcount open.
 const watchMargin = 30 * time.Second
 
 // Reflector keeps a Store equal to what the server has. It lists, watches from the list's resourceVersion, resumes each
@@ -70,11 +70,11 @@ const watchMargin = 30 * time.Second
 // The other methods may be called at any time, by any goroutine.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 type Reflector[T object.Object[T]] struct {
-	*Store[T]
-	subscribers.Subscribers[Delta[T]]
-	client *kube.Client
-	kind   object.Kind[T]
-	once   bool // see ReflectorOptions
+	*Store[T]   // Get, All and Len are for everyone, and what changes it is for the Reflector.
+	subscribers subscribers.Subscribers[Delta[T]]
+	client      *kube.Client
+	kind        object.Kind[T]
+	once        bool // see ReflectorOptions
 
 	report     *observe.CacheReport // makes log lines, metrics and more of what happens
 	position   *position.Position   // from where the next watch resumes, or that a list is due
@@ -82,12 +82,13 @@ type Reflector[T object.Object[T]] struct {
 	synced     chan struct{}        // closed by markSynced
 	markSynced func()               // closes synced, unless it is closed
 
-	// Only the goroutine of Run uses these, and a timer of its watch the backoff, which is safe for all.
-	decoder *object.Decoder[T] // set by NeedLabels before Run
-	backoff *retry.Member      // the waits while the server does not answer at all
-	judge   *ending.Judge      // says what follows the end of a watch; has the waits of a server that answers
-	lists   pages.Reader       // reads lists, whole or in pages
-	audits  audit.Plan         // when the next audit is due
+	// Only listAndWatch uses these, with two exceptions: the timer of noteOpened uses the backoff, which is safe for
+	// all, and onRemoved resets the judge while listAndWatch does not run.
+	decoder    *object.Decoder[T]
+	backoff    *retry.Member // the waits while the server does not answer at all
+	judge      *ending.Judge // says what follows the end of a watch; has the waits of a server that answers
+	listReader pages.Reader  // reads lists, whole or in pages
+	auditPlan  audit.Plan    // when the next audit is due
 }
 
 // ReflectorOptions configure a reflector. All fields except Once are required.
@@ -96,7 +97,7 @@ type ReflectorOptions[T object.Object[T]] struct {
 	Client        *kube.Client
 	Kind          object.Kind[T]
 	Store         *Store[T]
-	ServerBackoff *retry.Shared         // ends the waits of all who ask the server when it answers again
+	ServerBackoff *retry.Shared         // wakes all who wait for the server as soon as one of them gets an answer
 	Restores      *position.Restores    // tells all reflectors if one notices that etcd was restored from a backup
 	ServerOutage  *logging.ServerOutage // logs that the server does not answer
 
@@ -141,11 +142,11 @@ func NewReflector[T object.Object[T]](o ReflectorOptions[T]) *Reflector[T] {
 		Backoff:  o.ServerBackoff.Join(), // Its loop has a backoff of its own.
 		Report:   report,
 		// listAndWatch returns nil under /apis/: see isFinal.
-		Serve:   func(ctx context.Context) { r.listAndWatch(ctx) },
-		Changed: r.handleInstallation,
-		Missing: r.handleAbsence,
-		Removed: r.handleRemoval,
-		Once:    o.Once,
+		Serve:       func(ctx context.Context) { r.listAndWatch(ctx) },
+		OnInstalled: r.onInstalled,
+		OnMissing:   r.onMissing,
+		OnRemoved:   r.onRemoved,
+		Once:        o.Once,
 	})
 	return r
 }
@@ -156,13 +157,16 @@ func (r *Reflector[T]) NeedLabels(keys ...string) {
 	r.decoder = object.NewDecoder(&r.kind)
 }
 
-// NeedWholeObjects makes the reflector request spec and status. Without it, the server may send only metadata, which is
-// much less work for both sides.
+// NeedWholeObjects makes the reflector request spec and status. Otherwise, of pods and nodes it requests only metadata,
+// which is much less work for both sides.
 func (r *Reflector[T]) NeedWholeObjects() { r.kind.MetadataOnly = false }
 
 // NeedEveryVersion makes every new resourceVersion of an object a change. Without it, a version that differs only in
 // fields that the store does not keep is no change.
 func (r *Reflector[T]) NeedEveryVersion() { r.Store.reportsEveryVersion = true }
+
+// Subscribe makes the reflector call handle with each change: see subscribers.Subscribers.Subscribe.
+func (r *Reflector[T]) Subscribe(handle func(Delta[T])) { r.subscribers.Subscribe(handle) }
 
 // Run keeps the store equal to what the server has until ctx ends, and then returns nil. It returns early in three
 // cases:
@@ -194,8 +198,8 @@ func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 		switch {
 		case isListDue:
 			err = r.relist(ctx)
-		case r.audits.IsDue():
-			err = r.audits.Audit(ctx, version, auditTarget[T]{r}, r.report)
+		case r.auditPlan.IsDue():
+			err = r.auditPlan.Audit(ctx, version, auditTarget[T]{r}, r.report)
 		default:
 			wait = r.watch(ctx, version)
 		}
@@ -203,20 +207,20 @@ func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 			return err
 		}
 		if err != nil && ctx.Err() == nil {
-			// NoteFailure must come first: if the server is away, it logs that, and then ListFailed logs nothing.
-			wait = r.judge.NoteFailure(err)
-			r.report.ListFailed(err)
+			wait = r.judge.WaitAfterFailure(err)
+			r.report.ListFailed(err) // after an outage was logged by the judge, so that it is not logged twice
 		}
-		r.position.Pause(ctx, wait, r.backoff.Sleep) // It calls Sleep, and tells Confirm how long that takes.
+		endPause := r.position.BeginPause(wait) // Confirm asks nothing meanwhile.
+		r.backoff.Sleep(ctx, wait)              // It may return early.
+		endPause()
 	}
 	return nil
 }
 
-// isFinal reports whether Run must give up after the error of a list, because a retry would not help. Under /apis/ it
-// never must, because discovery finds out what is wrong.
+// isFinal reports whether Run must give up after the error of a list, because a retry would not help.
 func (r *Reflector[T]) isFinal(err error) bool {
 	if r.kind.IsOptional() {
-		return false
+		return false // Discovery finds out what is wrong: see Presence.Run.
 	}
 	// After a complete list, the selector was right, and a bad request has other reasons.
 	hasList := process.IsClosed(r.synced)
@@ -241,7 +245,7 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 	if isFirst {
 		changeCount = r.Len()
 	}
-	r.handOn(subscribers.Watches, changes...)
+	r.publish(subscribers.Watches, changes...)
 	r.report.Listed(version, begun.Reason, r.Len(), changeCount, time.Since(begun.At))
 	r.noteListed(begun, version)
 	return nil
@@ -249,9 +253,9 @@ func (r *Reflector[T]) relist(ctx context.Context) error {
 
 // noteListed tells the other parts that the store has all of a complete list.
 func (r *Reflector[T]) noteListed(list position.ListBegun, version string) {
-	r.judge.Forgive()
-	r.lists.Succeeded()
-	r.audits.Done()
+	r.judge.ListCompleted()
+	r.listReader.Succeeded()
+	r.auditPlan.Done()
 	r.backoff.Succeeded()
 	// These two come last, because controllers may begin after them: a new leader (see Confirm) after Listed, and any
 	// controller after markSynced.
@@ -259,19 +263,19 @@ func (r *Reflector[T]) noteListed(list position.ListBegun, version string) {
 	r.markSynced()
 }
 
-// handOn tells of changes, and hands them to the functions that Subscribe has registered.
-func (r *Reflector[T]) handOn(from subscribers.Source, changes ...Delta[T]) {
+// publish hands changes to the functions that Subscribe has registered.
+func (r *Reflector[T]) publish(from subscribers.Source, changes ...Delta[T]) {
 	for _, change := range changes {
 		r.report.Changed(observe.ChangeOf(change.Old, change.New))
-		r.Publish(from, change)
+		r.subscribers.Publish(from, change)
 	}
 }
 
 // handleFailedList notes that a list has failed. Later ones may come in pages, and the next audit must wait.
 func (r *Reflector[T]) handleFailedList(listing *Listing[T], err error) {
-	r.lists.Failed(listing.Len(), err)
+	r.listReader.Failed(listing.Len(), err)
 	r.position.Failed(err)
-	r.audits.Postpone()
+	r.auditPlan.Postpone()
 }
 
 // readList reads a list into listing, with all its pages, and returns its version.
@@ -288,7 +292,7 @@ func (r *Reflector[T]) readList(
 		meta, err := r.decoder.List(body, body.IsProtobuf, listing.Add)
 		return meta, page.Wrap(err)
 	}
-	meta, err := r.lists.Read(ctx, request, listing, listLimit, readPage)
+	meta, err := r.listReader.Read(ctx, request, listing, listLimit, readPage)
 	return meta.ResourceVersion, err
 }
 
@@ -305,9 +309,7 @@ func (r *Reflector[T]) openStream(ctx context.Context, request kube.Request) (*k
 // watch runs one watch from this version, until it ends, is interrupted, or an audit is due. It returns how long to
 // wait before the next request.
 func (r *Reflector[T]) watch(ctx context.Context, version string) (wait time.Duration) {
-	untilAudit, cancel := context.WithDeadline(ctx, r.audits.Due())
-	defer cancel()
-	interruptible, done := r.position.Interruptible(untilAudit) // It also ends if a list is demanded.
+	interruptible, done := r.position.Interruptible(ctx, r.auditPlan.Due()) // until the audit, or a demand for a list
 	defer done()
 	end, serverWentBack := r.openAndConsume(interruptible, version)
 	r.position.WatchEnded(end)
@@ -329,7 +331,7 @@ func (r *Reflector[T]) openAndConsume(ctx context.Context, version string) (end 
 	request := r.newRequest("PartialObjectMetadata")
 	request.Query.Set("watch", "1")
 	request.Query.Set("resourceVersion", version)
-	request.Query.Set("allowWatchBookmarks", "true") // so that the version stays young while nothing changes
+	request.Query.Set("allowWatchBookmarks", "true") // so that the version stays recent while nothing changes
 	request.Query.Set("timeoutSeconds", strconv.Itoa(timeout))
 	body, err := r.openStream(limited, request)
 	if err != nil {
@@ -351,8 +353,8 @@ var errNotEnded = errors.New("the server has not ended the watch in time")
 // consume applies the events of an open watch until it ends.
 func (r *Reflector[T]) consume(request kube.Request, body *kube.Stream, version string) ending.End {
 	start := time.Now()
-	stayedOpen := r.noteOpened(version)
-	defer stayedOpen.Stop()
+	timer := r.noteOpened(version)
+	defer timer.Stop()
 
 	end := ending.End{IsOpened: true}
 	next := version // from where the next watch resumes
@@ -380,9 +382,9 @@ func (r *Reflector[T]) consume(request kube.Request, body *kube.Stream, version 
 	return end
 }
 
-// noteOpened tells the other parts that a watch is open, and starts a timer, which must be stopped when the watch ends.
-// A watch that stays open for a while works, even if it brings no events; one that ends at once does not.
-func (r *Reflector[T]) noteOpened(version string) (stayedOpen *time.Timer) {
+// noteOpened tells the other parts that a watch is open. Once it has been open for a while, it counts as working, even
+// if it has brought no events. The caller must stop the timer for that when the watch ends.
+func (r *Reflector[T]) noteOpened(version string) *time.Timer {
 	r.position.Opened()
 	r.judge.Opened()
 	r.report.Watching(version)
@@ -415,9 +417,9 @@ func (r *Reflector[T]) handleEvent(event object.WatchEvent[T], version string) (
 		if len(changes) == 0 {
 			r.report.Unchanged(meta)
 		}
-		r.handOn(subscribers.Watches, changes...)
+		r.publish(subscribers.Watches, changes...)
 	}
-	r.position.MoveTo(next) // after handOn: a new leader may begin now (see Confirm), and must not miss the changes
+	r.position.MoveTo(next) // after publish: a new leader may begin now (see Confirm), and must not miss the changes
 	return next, nil
 }
 
@@ -435,7 +437,7 @@ func (r *Reflector[T]) judgeEnd(end ending.End) (wait time.Duration) {
 		Took:      end.Lasted,
 		IsListDue: verdict.IsListDue,
 	})
-	r.position.Obey(verdict)
+	r.position.Apply(verdict)
 	return verdict.Wait
 }
 
@@ -466,15 +468,16 @@ func (r *Reflector[T]) newRequest(metadataType string) kube.Request {
 // Patch sends a merge patch for obj, or for one of its subresources unless subresource is "", and applies the server's
 // answer to the store.
 //
-// The server may accept a patch and yet drop fields from it. droppedFrom must compare the answer with the patch, and
-// return the names of these fields, and Patch returns them as well. The error wraps
+// The server may accept a patch and yet drop fields from it. droppedFrom gets the answer, and returns the names of the
+// fields that were dropped. Patch returns the same names. The error wraps
 //   - object.ErrGone if obj was deleted;
 //   - object.ErrStripped if there are dropped fields;
 //   - any error of kube.Client.Send, or of the decoder.
 //
 // The patch has no resourceVersion, so writes by others do not make it fail. It has the uid of obj: if obj was deleted,
-// and another object has its name by now, the server refuses the patch. Only for a subresource does the server ignore
-// the uid, and patch the other object. Patch finds that out by the answer, and returns object.ErrGone as well.
+// and another object has its name by now, the server refuses the patch. But in a patch of a subresource, the server
+// ignores the uid, and so changes the other object. Patch notices that by the uid in the answer, and returns
+// object.ErrGone then, too.
 func (r *Reflector[T]) Patch(
 	ctx context.Context, obj T, subresource string, patch map[string]any, droppedFrom func(answer T) []string,
 ) (dropped []string, err error) {
@@ -488,7 +491,7 @@ func (r *Reflector[T]) Patch(
 		return nil, err
 	}
 	r.position.PatchAnswered(answer.ObjectMeta().ResourceVersion())
-	r.handOn(subscribers.Patches, r.applyAnswer(answer)...)
+	r.publish(subscribers.Patches, r.applyAnswer(answer)...)
 	dropped = droppedFrom(answer)
 	if len(dropped) > 0 {
 		r.report.Patched("stripped", answer.ObjectMeta(), object.ErrStripped)
@@ -534,7 +537,7 @@ func (r *Reflector[T]) sendPatch(
 	if err != nil {
 		return none, err
 	}
-	// The server ignores the uid in a patch of a subresource: see Patch.
+	// Here, obj and the answer differ if a subresource was patched: see Patch.
 	if answer.ObjectMeta().UID() != obj.ObjectMeta().UID() {
 		return none, object.ErrGone
 	}
@@ -556,10 +559,10 @@ func withUID(patch map[string]any, uid string) map[string]any {
 // ---------------------------------------------------------------------------------------------------------------------
 // What makes the store right in spite of faults
 
-// checkOldEvent returns nil if an event is a repetition. It gets only events that are not newer than this version,
-// which the watch has reached. If the store does not know such an event, the version that the watch has reached is
-// wrong. Suppose that it is 900, and the event has 850. A watch never goes back, so the server has never had 900,
-// though a list, a bookmark or another event has named it.
+// checkOldEvent gets an event that is not newer than the version which the watch has reached. If the store has the
+// event already, it is a repetition, and checkOldEvent returns nil. Otherwise the version that the watch has reached is
+// wrong: if a new event with version 850 comes after version 900, the server has never had 900, though it has named it
+// before.
 func (r *Reflector[T]) checkOldEvent(event object.WatchEvent[T], version string) error {
 	meta := event.Object.ObjectMeta()
 	var isRepeat bool
@@ -577,12 +580,12 @@ func (r *Reflector[T]) checkOldEvent(event object.WatchEvent[T], version string)
 		ending.ErrContradiction, what, meta.ResourceVersion(), version)
 }
 
-// auditTarget is a Reflector as package audit sees it, which says when and why an audit is made.
+// auditTarget adapts a Reflector to audit.Cache. Package audit explains what an audit is good for.
 type auditTarget[T object.Object[T]] struct{ *Reflector[T] }
 
 // HasServerCaughtUp asks whether the server has come as far as the newest object in the store.
 func (a auditTarget[T]) HasServerCaughtUp(ctx context.Context) (bool, error) {
-	a.position.AllowCatchUp() // as long as the audit lasts
+	a.position.AllowCatchUp() // The next watch gets the answers of patches that are sent during the audit.
 	return a.position.AskIfCaughtUp(ctx, a.newestHeld())
 }
 
@@ -592,7 +595,7 @@ func (a auditTarget[T]) Relist(ctx context.Context) error { return a.relist(ctx)
 // Correct makes the store equal to a list of the objects as they were at exactly this version. It returns the objects
 // that were not right. It uses a connection of its own, so that another replica of the API server may answer.
 func (a auditTarget[T]) Correct(ctx context.Context, version string) (drift []observe.Change, err error) {
-	interruptible, done := a.position.Interruptible(ctx)
+	interruptible, done := a.position.Interruptible(ctx, time.Time{})
 	defer done()
 	request := a.newRequest("PartialObjectMetadataList")
 	request.Query.Set("resourceVersion", version)
@@ -611,8 +614,8 @@ func (a auditTarget[T]) Correct(ctx context.Context, version string) (drift []ob
 		return nil, err
 	}
 	differences, changes := listing.CommitExact(version)
-	a.handOn(subscribers.Watches, changes...)
-	a.lists.Succeeded()
+	a.publish(subscribers.Watches, changes...)
+	a.listReader.Succeeded()
 	a.position.MoveTo(version) // The version is the same, but the server has just confirmed it.
 	return driftOf(&a.kind, differences), nil
 }
@@ -650,31 +653,31 @@ func (r *Reflector[T]) Confirm(ctx context.Context, since time.Time) error {
 	return r.position.Confirm(ctx, since)
 }
 
-// handleInstallation hands on every object again after the resource was installed, or its description has changed. The
+// onInstalled hands on every object again after the resource was installed, or its description has changed. The
 // controllers may now have to write to it in another way.
-func (r *Reflector[T]) handleInstallation() {
+func (r *Reflector[T]) onInstalled() {
 	r.position.SetAbsent(false)
 	for _, obj := range r.All() {
-		r.handOn(subscribers.Discovery, Delta[T]{Old: obj, New: obj})
+		r.publish(subscribers.Discovery, Delta[T]{Old: obj, New: obj})
 	}
 }
 
-// handleAbsence notes that the server does not have the resource. While Run waits for it, the empty store is right, and
-// the reflector is ready. With Once, Run does not wait: it returns.
-func (r *Reflector[T]) handleAbsence() {
+// onMissing notes that the server does not have the resource. While Run waits for it, the empty store is right, and the
+// reflector is ready. With Once, Run does not wait, and calls the empty store complete.
+func (r *Reflector[T]) onMissing() {
 	isAwaited := !r.once
 	r.position.SetAbsent(isAwaited)
 }
 
-// handleRemoval empties the store, by the commit of an empty list, after the resource was removed: the server has
+// onRemoved empties the store, by the commit of an empty list, after the resource was removed: the server has
 // deleted all its objects.
-func (r *Reflector[T]) handleRemoval() {
+func (r *Reflector[T]) onRemoved() {
 	r.judge.Reset()
 	r.position.MakeListDue(position.Returned) // It comes when the resource returns.
 	emptyList := r.newListing()
 	changes, _ := emptyList.Commit()
-	r.handOn(subscribers.Discovery, changes...)
-	r.handleAbsence() // after handOn: a new leader may begin now, as after MoveTo in handleEvent
+	r.publish(subscribers.Discovery, changes...)
+	r.onMissing() // after publish, because Confirm may return now, as in handleEvent
 }
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -687,6 +690,9 @@ func (r *Reflector[T]) Synced() <-chan struct{} { return r.synced }
 // Installed returns how a resource under /apis/ is installed now. It returns nil while the resource is not installed,
 // and for resources under /api/.
 func (r *Reflector[T]) Installed() *presence.Installation { return r.presence.Installed() }
+
+// Stuck says so if a function that Subscribe has registered hangs: see subscribers.Subscribers.Stuck.
+func (r *Reflector[T]) Stuck(limit time.Duration) string { return r.subscribers.Stuck(limit) }
 
 // LostAt returns since when no watch keeps the store up to date: see Position.LostAt.
 func (r *Reflector[T]) LostAt() *time.Time { return r.position.LostAt() }
@@ -710,15 +716,15 @@ func (r *Reflector[T]) Reference(obj T) events.Reference {
 // resource is not installed, because then there are no objects to wait for. Until discovery has answered, it is not
 // known whether the resource is installed, and the reflector is not ready.
 func (r *Reflector[T]) State() observe.CacheState {
-	stands := r.position.State()
+	at := r.position.State()
 	return observe.CacheState{
 		Objects:         r.Len(),
-		IsReady:         stands.IsAbsent || process.IsClosed(r.synced),
+		IsReady:         at.IsAbsent || process.IsClosed(r.synced),
 		IsSynced:        process.IsClosed(r.synced),
-		IsAbsent:        stands.IsAbsent,
+		IsAbsent:        at.IsAbsent,
 		IsUnknown:       r.kind.IsOptional() && r.Installed() == nil && !r.presence.IsMissing(),
-		ResourceVersion: stands.Version,
-		LastHeard:       stands.HeardAt,
+		ResourceVersion: at.Version,
+		LastHeard:       at.HeardAt,
 		LastWatch:       r.report.LastWatch(),
 		Problem:         r.report.Problem(),
 		Counts:          &r.report.Counts,

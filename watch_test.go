@@ -2089,7 +2089,7 @@ func TestAuditThatCannotAskForTheNewestVersionFails(t *testing.T) {
 		testkit.Pass(untilAudit + 4*audit.RetryAfter)
 		r.wantAudits(t, 0, "failed 2", "skipped 1")
 		r.wantInSync(t, f)
-		testkit.WantEqual(t, "lists come in pages", r.lists.UsesPages, false)
+		testkit.WantEqual(t, "lists come in pages", r.listReader.UsesPages, false)
 		testkit.WantText(t, r.log.String(), `err="list pods: 503`)
 	})
 }

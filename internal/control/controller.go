@@ -60,11 +60,11 @@ type Controller struct {
 	looking  process.Stopwatch // runs while look does
 	tally    *tally            // counts keys with -once; otherwise it is nil
 
-	// unknown says why keys that need work may be unknown: the objects were not looked at yet, or a function of the
-	// controller has panicked since. It is nil if all keys are known.
+	// unknown says why keys that need work may be unknown: the objects were not looked at yet, or a function that adds
+	// keys has panicked since. It is nil if all keys are known.
 	unknown atomic.Pointer[error]
 
-	// Watches adds to the fields below.
+	// AddCache adds to the fields below.
 
 	caches    map[Cache]struct{}
 	replayAll []func() // one for each cache
@@ -105,10 +105,10 @@ type Summary struct {
 	Unmet error // what the flags ask for, and no object allows; -once fails with it
 }
 
-// Watches says that the controller watches a cache. replayAll must hand each object that is there to the controller. It
-// is called when the controller begins, and once more if one of the controller's functions has panicked: a key says
-// which object to look at, so no change is lost that way.
-func (c *Controller) Watches(cache Cache, replayAll func()) {
+// AddCache says that the controller watches a cache. replayAll must hand each object that is there to the controller.
+// It is called when the controller begins, and once more after a panic of a function that adds keys: a key says which
+// object to look at, so no change is lost that way.
+func (c *Controller) AddCache(cache Cache, replayAll func()) {
 	c.caches[cache] = struct{}{}
 	c.replayAll = append(c.replayAll, replayAll)
 }

@@ -100,9 +100,9 @@ func (m *Manager) Add(name string, queue Queue) *Controller {
 // Controllers returns the controllers that were added.
 func (m *Manager) Controllers() []*Controller { return m.controllers }
 
-// Elect makes the controllers wait until this replica leads. The election must call Lose if the Lease is lost. The
-// client must have it as its permit by then.
-func (m *Manager) Elect(election *leader.Election) { m.election = election }
+// UseElection makes the controllers wait until this replica leads. The election must call Lose if the Lease is lost.
+// Before Run, the client must have the election as its permit.
+func (m *Manager) UseElection(election *leader.Election) { m.election = election }
 
 // Lose stops everything at once, because another replica may lead: the process with err, and then its requests.
 func (m *Manager) Lose(err error) {
@@ -146,8 +146,8 @@ const (
 	HangTimeout = time.Second
 )
 
-// Run runs everything until podcount stops, and then shuts it down. It returns the error that made podcount stop. The
-// error is nil if podcount was asked to stop, unless that came too early for -once, or if -once is done.
+// Run runs everything until podcount stops, and then shuts it down. It returns the error that made podcount stop, or
+// nil after a stop on request. With -once, it returns nil if all is done, and an error if a stop came too early.
 func (m *Manager) Run() error {
 	life := m.options.Life
 	if m.election != nil {

@@ -6,15 +6,16 @@ package control
 //	-once
 //	  the log             no line of stdout is lost while somebody reads it              logging.Outputs
 //	  a list, discovery   an error that only a person can mend ends the run              Reflector.isFinal, Presence.Run
-//	  a missing resource  nobody waits until it is installed                             Presence.Run, Reflector.Run
-//	                      its cache is never called ready                                Reflector.handleAbsence
+//	  a missing resource  nobody waits until it is installed                             Presence.Run, Reflector.onMissing
+//	                      its empty cache counts as complete                             Reflector.Run
 //	  the first lists     have 2 min at most                                             Manager.limitFirstLists
 //	  a change            is left to the next run                                        Controller.Wants
+//	  a look              comes once, and not at each interval                           Manager.runController
 //	  a key               has 10 tries, and is not added again after a rest or a pause   awaitDone, brakes.New
 //	  a dropped field     is an error at once                                            Brakes.write
 //	  the end             comes when no key has work and tries left, or by -once-timeout Manager.endOnce
 //	  the last lines      say what was done; what is left to do is an error              Manager.summarize, endOnce
-//	  a stop              before the end is an error                                     Options.StoppedEarly
+//	  a stop              before the end is an error                                     Options.ErrStoppedEarly
 //	-dry-run
 //	  a write             is only logged, and waits for no turn                          Brakes.Correct, restOrAwaitTurn
 //	  an Event            is only logged                                                 program.newRecorder
@@ -115,7 +116,7 @@ func (m *Manager) errUnlessAllDone() error {
 	for _, c := range m.controllers {
 		isDone := c.tally == nil || c.tally.isAllDone() && c.unknown.Load() == nil
 		if !isDone {
-			return m.options.Flags.StoppedEarly()
+			return m.options.Flags.ErrStoppedEarly()
 		}
 	}
 	return nil

@@ -104,8 +104,8 @@ func (o *Options) OnceFlag() string {
 	return "-once"
 }
 
-// StoppedEarly returns the error of -once if podcount is stopped before all was done. Without -once it returns nil.
-func (o *Options) StoppedEarly() error {
+// ErrStoppedEarly returns the error of -once if podcount is stopped before all was done. Without -once it returns nil.
+func (o *Options) ErrStoppedEarly() error {
 	if !o.Once {
 		return nil
 	}

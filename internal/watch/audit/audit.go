@@ -24,7 +24,8 @@ import (
 )
 
 const (
-	// Interval is the time from one list or audit to the next audit, ± 10 %, while all watches work.
+	// Interval is the time from the last complete list or audit to the next audit, ± 10 %. After one that has failed,
+	// RetryAfter counts.
 	Interval = time.Hour
 
 	// RetryAfter is the least time from a failed audit to the next one. The longest is twice that.

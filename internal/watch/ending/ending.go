@@ -38,8 +38,8 @@ type End struct {
 
 func (e End) isBrief() bool { return e.IsOpened && e.Lasted < Brief }
 
-// wasUseful reports whether the watch brought a new version, or stayed open and brought an event.
-func (e End) wasUseful() bool { return e.HasProgressed || e.Events > 0 && !e.isBrief() }
+// broughtNews reports whether the watch brought a new version, or stayed open and brought an event.
+func (e End) broughtNews() bool { return e.HasProgressed || e.Events > 0 && !e.isBrief() }
 
 // circumstances are what an Outcome is found by.
 type circumstances struct {
@@ -67,9 +67,9 @@ type Outcome struct {
 	// failures of other kinds do not lengthen it.
 	HasOwnBackoff bool
 
-	// RelistAfter is the number of fruitless watches, including this one, that lead to a list. All that have come since
-	// the last list or useful watch count, however they ended; a useful one that ends like this is the first. It is 0
-	// if the watch was not fruitless.
+	// RelistAfter is how many fruitless watches in a row, including this one, lead to a list, however the others ended.
+	// 0 means that this one was not fruitless. A list, and a watch that has brought news, begin a new row; if such a
+	// watch ends like this, it is the first in that row.
 	RelistAfter int
 
 	is func(circumstances) bool
@@ -175,13 +175,13 @@ var Outcomes = []Outcome{
 
 // Judge says what follows each end of a watch. One goroutine may use it.
 //
-// A useful watch sets the number of fruitless ones to 0, and so does a list. Neither ends a backoff from a server that
-// answers: that takes ResetAfter, because the list itself may be what brings the server down.
+// A watch that has brought news sets the number of fruitless ones to 0, and so does a list. Neither ends a backoff from
+// a server that answers: that takes ResetAfter, because the list itself may be what brings the server down.
 type Judge struct {
 	server    *retry.Member
 	failed    retry.Streak // of lists and watches, although the server answers
 	expired   retry.Streak // of outcomes with HasOwnBackoff
-	fruitless int          // watches since the last list or useful watch
+	fruitless int          // watches in a row: see Outcome.RelistAfter
 	wasBrief  bool         // the last watch that was opened
 }
 
@@ -202,7 +202,7 @@ func (j *Judge) Judge(e End) Verdict {
 	if e.IsOpened {
 		j.wasBrief = e.isBrief()
 	}
-	if e.wasUseful() {
+	if e.broughtNews() {
 		j.fruitless = 0
 	}
 	isFruitless := o.RelistAfter > 0
@@ -225,15 +225,16 @@ func find(c circumstances) *Outcome {
 func (j *Judge) waitAfter(o *Outcome, err error) time.Duration {
 	switch {
 	case o.Problem != "":
-		return j.NoteFailure(err)
+		return j.WaitAfterFailure(err)
 	case o.HasOwnBackoff:
 		return AddFailure(&j.expired, err)
 	}
 	return 0
 }
 
-// NoteFailure counts a list or a watch that has failed, and returns how long to wait.
-func (j *Judge) NoteFailure(err error) time.Duration {
+// WaitAfterFailure counts a list or a watch that has failed, and returns how long to wait. If the server did not
+// answer, all who ask it share the backoff, which logs the outage. Otherwise the backoff is that of this resource.
+func (j *Judge) WaitAfterFailure(err error) time.Duration {
 	if kube.IsUnanswered(err) {
 		return j.server.Unanswered(err)
 	}
@@ -246,14 +247,14 @@ func AddFailure(streak *retry.Streak, err error) time.Duration {
 	return streak.Fail(kube.RetryAfter(err), InitialBackoff, MaxBackoff)
 }
 
-// Opened tells that a watch is open.
+// Opened notes that a watch is open.
 func (j *Judge) Opened() {
 	j.failed.Works(ResetAfter)
 	j.expired.Works(ResetAfter)
 }
 
-// Forgive sets the number of fruitless watches to 0, because a list is complete.
-func (j *Judge) Forgive() { j.fruitless = 0 }
+// ListCompleted sets the number of fruitless watches to 0, because a list is complete.
+func (j *Judge) ListCompleted() { j.fruitless = 0 }
 
 // Reset ends all backoffs, because nothing is watched any more.
 func (j *Judge) Reset() {

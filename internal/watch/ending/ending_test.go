@@ -121,7 +121,7 @@ func TestListForgivesFruitlessWatchesAndEndsNoBackoff(t *testing.T) {
 	j := newJudge()
 	failed := End{Err: status(500, ""), IsOpened: true}
 	j.Judge(failed)
-	j.Forgive()
+	j.ListCompleted()
 	verdict := j.Judge(failed)
 	testkit.WantEqual(t, "a list is due", verdict.IsListDue, false)
 	testkit.WantBetween(t, "the wait", verdict.Wait, 2*InitialBackoff, 4*InitialBackoff)
@@ -131,7 +131,7 @@ func TestBackoffOfExpiredWatchesIsTheirOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := newJudge()
 		for range 9 {
-			j.NoteFailure(status(503, ""))
+			j.WaitAfterFailure(status(503, ""))
 		}
 		expired := End{Err: status(410, "Expired"), IsOpened: true, Lasted: time.Minute}
 		for _, shortest := range []time.Duration{InitialBackoff, 2 * InitialBackoff} {

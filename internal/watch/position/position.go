@@ -32,7 +32,7 @@ const AnswerPatience = 2 * time.Minute
 // backup, and a list is urgent: soon the server will use the same versions again for other changes.
 //
 // The exported methods may be called by any goroutine, except those that use the fields of the loop that lists and
-// watches: BeginList, Listed, Opened, AllowCatchUp, Obey, Failed, CheckAnswers and AskIfGoneBack. Nothing that may
+// watches: BeginList, Listed, Opened, AllowCatchUp, Apply, Failed, CheckAnswers and AskIfGoneBack. Nothing that may
 // call back is called while mu is held.
 type Position struct {
 	o          Options
@@ -167,12 +167,12 @@ func (p *Position) Opened() {
 	p.lostAt = nil
 }
 
-// AllowCatchUp gives the next watch time to catch up with the answers to patches: see CheckAnswers.
+// AllowCatchUp gives the next watch the usual time to catch up with the answers to patches: see CheckAnswers.
 func (p *Position) AllowCatchUp() { p.openSince = time.Time{} }
 
-// Obey does what a verdict on the end of a watch says. If a list is due, the reason is the name of the outcome. The
+// Apply does what a verdict on the end of a watch says. If a list is due, the reason is the name of the outcome. The
 // next watch may be late with the answers to patches if the one before was broken.
-func (p *Position) Obey(v ending.Verdict) {
+func (p *Position) Apply(v ending.Verdict) {
 	if v.IsBroken {
 		p.AllowCatchUp()
 	}
@@ -207,25 +207,31 @@ func (p *Position) LostAt() *time.Time {
 	return p.lostAt
 }
 
-// Pause lets the loop sleep before its next request. A list that is demanded meanwhile waits for the end.
-func (p *Position) Pause(ctx context.Context, wait time.Duration, sleep func(context.Context, time.Duration)) {
-	setEnd := func(end time.Time) {
+// BeginPause notes that the loop waits before its next request. A list that is demanded meanwhile waits, too. end must
+// be called when the loop goes on, which may be earlier.
+func (p *Position) BeginPause(wait time.Duration) (end func()) {
+	setEnd := func(at time.Time) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.pausedUntil = end
+		p.pausedUntil = at
 	}
 	setEnd(time.Now().Add(wait))
-	sleep(ctx, wait) // It may return early.
-	setEnd(time.Now())
+	return func() { setEnd(time.Now()) }
 }
 
 // ErrListDemanded is the cause of a context that has ended because a list is more urgent.
 var ErrListDemanded = errors.New("a list is more urgent")
 
-// Interruptible returns a context for a watch or an audit. A demand for a list ends it, also if it came just before.
-// done must be called when the watch or the audit has ended.
-func (p *Position) Interruptible(ctx context.Context) (interruptible context.Context, done func()) {
+// Interruptible returns a context for a watch or an audit. A demand for a list ends it, also if it came just before,
+// and so does the deadline, unless that is zero. done must be called when the watch or the audit has ended.
+func (p *Position) Interruptible(
+	ctx context.Context, deadline time.Time,
+) (interruptible context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	stopTimer := func() {}
+	if !deadline.IsZero() {
+		ctx, stopTimer = context.WithDeadline(ctx, deadline)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.interrupt = func() { cancel(ErrListDemanded) }
@@ -236,6 +242,7 @@ func (p *Position) Interruptible(ctx context.Context) (interruptible context.Con
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.interrupt = nil
+		stopTimer()
 		cancel(nil)
 	}
 }

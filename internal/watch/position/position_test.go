@@ -96,15 +96,15 @@ func TestListIsDueUntilOneIsCompleteOrAgainWhenSomethingSaysSo(t *testing.T) {
 
 func TestDemandEndsWhatIsInterruptible(t *testing.T) {
 	p := newTestPosition("10", &Restores{})
-	before, done := p.Interruptible(t.Context())
+	before, done := p.Interruptible(t.Context(), time.Time{})
 	p.demandList(restored)
 	testkit.WantEqual(t, "what runs ends with", context.Cause(before), ErrListDemanded)
 	done()
-	after, done := p.Interruptible(t.Context())
+	after, done := p.Interruptible(t.Context(), time.Time{})
 	testkit.WantEqual(t, "what begins ends with", context.Cause(after), ErrListDemanded)
 	done()
 	p.TakeNext()
-	next, done := p.Interruptible(t.Context())
+	next, done := p.Interruptible(t.Context(), time.Time{})
 	testkit.WantEqual(t, "what begins after the demand was taken ends with", context.Cause(next), nil)
 	done()
 	p.demandList(restored)

@@ -67,9 +67,9 @@ type Options struct {
 	// Serve runs while the resource is installed, until its context ends.
 	Serve func(context.Context)
 
-	Changed func() // the resource was installed, or its description has changed
-	Missing func() // it has turned out that the resource is not installed
-	Removed func() // the resource was removed, and Serve has ended
+	OnInstalled func() // the resource was installed, or its description has changed
+	OnMissing   func() // it has turned out that the resource is not installed
+	OnRemoved   func() // the resource was removed, and Serve has ended
 
 	// Once makes Run return if the server does not have the resource, or if only a person can help.
 	Once bool
@@ -171,7 +171,7 @@ func (p *Presence) handlePresence(ctx context.Context, found Installation) {
 		p.installed.Store(&found)
 		p.isMissing.Store(false)
 		p.o.Report.Installed(found.HasStatus)
-		p.o.Changed()
+		p.o.OnInstalled()
 	}
 	if p.endServed == nil {
 		ctx, cancel := context.WithCancel(ctx)
@@ -191,14 +191,14 @@ func (p *Presence) handleAbsence() {
 		wasMissing := p.isMissing.Swap(true)
 		if !wasMissing {
 			p.o.Report.Missing()
-			p.o.Missing()
+			p.o.OnMissing()
 		}
 	case p.absences >= absencesUntilRemoved:
 		p.stopServing()
 		p.installed.Store(nil)
 		p.isMissing.Store(true)
 		p.o.Report.Removed()
-		p.o.Removed()
+		p.o.OnRemoved()
 	}
 }
 

@@ -53,15 +53,15 @@ func run(t *testing.T, f *fakekube.Server, once bool) *testPresence {
 	})
 	does := func(what string) func() { return func() { p.done <- what } }
 	p.Presence = New(Options{
-		Client:   client,
-		API:      "/apis/demo.mark8s.io/v1",
-		Resource: "counts",
-		Backoff:  backoffs.Join(),
-		Report:   report,
-		Changed:  func() { does(fmt.Sprint("changed to ", *p.Installed()))() },
-		Missing:  does("missing"),
-		Removed:  does("removed"),
-		Once:     once,
+		Client:      client,
+		API:         "/apis/demo.mark8s.io/v1",
+		Resource:    "counts",
+		Backoff:     backoffs.Join(),
+		Report:      report,
+		OnInstalled: func() { does(fmt.Sprint("changed to ", *p.Installed()))() },
+		OnMissing:   does("missing"),
+		OnRemoved:   does("removed"),
+		Once:        once,
 		Serve: func(ctx context.Context) {
 			does("serve")()
 			<-ctx.Done()
