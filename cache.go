@@ -24,8 +24,8 @@ type (
 
 // Delta is one change of a store. Old is nil if the object was added, and New is nil if it was removed. If Old and New
 // are the same object, nothing has changed, and the object is replayed: this is how a controller gets the objects that
-// already exist. It gets them again after the CustomResourceDefinition (CRD) of their kind has changed, and after a
-// panic of a function that adds keys.
+// already exist. It gets them again after a change of their CustomResourceDefinition (CRD): see onInstalled; and after
+// a panic of a controller's onChange or Resync.
 //
 // T is *Pod, *Node, *Count or the like. What all of them can do is in object.Object: ObjectMeta returns their metadata,
 // and HasSameFields compares the other fields that podcount reads with those of another T.
@@ -92,7 +92,7 @@ func (s *Store[T]) All() []T {
 func (s *Store[T]) apply(eventType string, obj T) []Delta[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.hasNewerLocked(obj) {
+	if s.isOlderLocked(obj) {
 		return nil
 	}
 	if eventType == "DELETED" {
@@ -101,17 +101,17 @@ func (s *Store[T]) apply(eventType string, obj T) []Delta[T] {
 	return s.setLocked(obj)
 }
 
-// hasNewerLocked reports whether obj is older than the object of that name in the store. If their versions are not
-// numbers, they cannot be compared, and the answer is false, so that nothing is lost.
-func (s *Store[T]) hasNewerLocked(obj T) bool {
+// isOlderLocked reports whether obj is older than the object of its name in the store. If their versions cannot be
+// compared, because they are not numbers, it reports false, so that no event is lost.
+func (s *Store[T]) isOlderLocked(obj T) bool {
 	held, isHeld := s.items[obj.ObjectMeta().NamespacedName()]
 	if !isHeld {
 		return false
 	}
 	version := obj.ObjectMeta().ResourceVersion()
 	heldVersion := held.ObjectMeta().ResourceVersion()
-	isSameOrNewer := version == heldVersion || object.IsNewer(version, heldVersion)
-	return !isSameOrNewer
+	areComparable := object.IsDecimal(version) && object.IsDecimal(heldVersion)
+	return areComparable && object.IsNewer(heldVersion, version)
 }
 
 // setLocked stores obj, and returns the changes. It stores obj even if no change is reported.
@@ -171,11 +171,11 @@ func (s *Store[T]) removeFromIndexesLocked(obj T) {
 //
 // Until Commit, nobody sees a difference: only marks change. If a list fails, drop its Listing.
 type Listing[T object.Object[T]] struct {
-	store   *Store[T]
-	number  uint32
-	count   int          // the number of objects so far
-	reached func(int)    // called with count after each object; may be nil
-	waiting map[string]T // by namespace/name, as in the store
+	store      *Store[T]
+	number     uint32
+	count      int          // the number of objects so far
+	onProgress func(int)    // called with count after each object; may be nil
+	waiting    map[string]T // by namespace/name, as in the store
 }
 
 // newListing returns the Listing of a list that begins. Commit or CommitExact ends it. Earlier Listings of the store
@@ -203,8 +203,8 @@ func (l *Listing[T]) Add(obj T, metadata objectmeta.Draft) (kept bool, err error
 			"if they are pods, restrict it with -namespace or -pod-selector", listLimit)
 	}
 	l.count++
-	if l.reached != nil {
-		l.reached(l.count)
+	if l.onProgress != nil {
+		l.onProgress(l.count)
 	}
 	l.store.mu.Lock()
 	defer l.store.mu.Unlock()
@@ -227,12 +227,12 @@ func (l *Listing[T]) Len() int { return l.count }
 // objects again, so marks and waiting objects stay right.
 func (l *Listing[T]) Rewind(n int) { l.count = n }
 
-// Commit makes the store equal to the list, and returns the changes. Objects may get older versions than before: etcd
-// was restored from a backup, or a patch was answered while the list was read. In the second case, the watch brings the
-// newer version again.
+// Commit makes the store equal to the list, and returns the changes. The list wins even over a newer version in the
+// store. That version may be from before etcd was restored from a backup. Or it is from the answer to a patch that was
+// sent while the list was read, and then the watch brings it again.
 //
-// For the first list Commit returns no changes, because a Delta for every object would double the peak memory.
-// Controllers get these objects when they begin: see Watch in main.go.
+// For the first list, Commit returns no changes, because no controller has begun. Controllers get these objects when
+// they begin: see Watch in main.go.
 func (l *Listing[T]) Commit() (changes []Delta[T], isFirst bool) {
 	s := l.store
 	s.mu.Lock()
@@ -274,7 +274,7 @@ func (s *Store[T]) applyAnswer(obj T) []Delta[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held, isHeld := s.items[obj.ObjectMeta().NamespacedName()]
-	if !isHeld || held.ObjectMeta().UID() != obj.ObjectMeta().UID() || s.hasNewerLocked(obj) {
+	if !isHeld || held.ObjectMeta().UID() != obj.ObjectMeta().UID() || s.isOlderLocked(obj) {
 		return nil
 	}
 	// A list that is being read may have marked the old object: see Listing. Without the mark, Commit would remove the
@@ -298,9 +298,9 @@ func (s *Store[T]) knows(eventType string, obj T) bool {
 	case !isHeld:
 		return eventType == "DELETED"
 	case eventType == "DELETED":
-		return s.hasNewerLocked(obj)
+		return s.isOlderLocked(obj)
 	default:
-		return held.ObjectMeta().IsSameVersion(obj.ObjectMeta()) || s.hasNewerLocked(obj)
+		return held.ObjectMeta().IsSameVersion(obj.ObjectMeta()) || s.isOlderLocked(obj)
 	}
 }
 
@@ -374,7 +374,7 @@ func (s *Store[T]) addIndex(ix index[T]) {
 // namespace and the app of a pod. It is safe for concurrent use.
 type NumberIndex[T object.Object[T]] struct {
 	keyOf   func(T) Key
-	mu      *sync.RWMutex             // the store's lock, which it holds when it calls add and remove; guards numbers
+	mu      *sync.RWMutex             // the store's lock, held by the store when it calls add and remove; guards numbers
 	numbers map[string]map[string]int // by namespace and then by name, so that a namespace takes memory only once
 }
 

@@ -9,7 +9,7 @@
 //
 // A key says which object to look at, not what has changed. Reconcile works out from the caches what that object should
 // be, and patches it if it differs; the server's answer goes into the cache. A key whose Reconcile fails is tried again
-// after a backoff, which is a wait that doubles with each failure. At each interval, a controller may add keys to look
+// after a backoff, which is a wait that doubles with each failure. At each -interval, a controller may add keys to look
 // at again. No controller works before its caches have complete lists, because half a list would give wrong numbers.
 // With -leader-elect, only one replica works: the one that holds the Lease, an object of the API server. Kubernetes
 // Events tell people what podcount has done. They are posted in the background, and no reconcile waits for them.
@@ -109,7 +109,7 @@ type (
 	Summary    = control.Summary    // numbers of objects, for the last line of a run
 )
 
-// program holds the caches, the controllers that share them, and what both need.
+// program holds the caches, and what caches and controllers share. The manager holds the controllers.
 type program struct {
 	observe.Sinks // Log, Metrics and Trace: where all that happens is told
 
@@ -139,9 +139,10 @@ type program struct {
 	overview *overview.Overview // what -listen and -page show; nil until setUp
 }
 
-// Watch makes a controller watch a cache. onChange adds the keys that a change concerns, by c.Add or c.AddAfter. When
-// the controller begins, onChange gets each object that is there as a replay: see Delta. From then on, it gets each
-// change. But with -once, changes are left to the next run. Several goroutines call onChange at once.
+// Watch makes a controller watch a cache. onChange adds the keys that a change concerns, by c.Add or c.AddAfter. From
+// the moment when the controller begins, onChange gets each change, and also each object that is there, as a replay:
+// see Delta. With -once, it gets only replays, and leaves changes to the next run. Several goroutines call onChange at
+// once.
 func Watch[T object.Object[T]](c *Controller, r *Reflector[T], onChange func(Delta[T])) {
 	handle := func(change Delta[T]) {
 		c.Call(func() { onChange(change) }) // Call recovers from panics.
@@ -168,16 +169,15 @@ func WatchOwn[T object.Object[T]](c *Controller, r *Reflector[T]) {
 // Controller.work and Controller.look, which are short):
 //
 //	wait until this replica leads, and each cache that the controller watches is complete and new enough
-//	then, all at the same time:
-//		in each of several workers, again and again:
+//	then start these, which run at the same time:
+//		several workers, each again and again:
 //			key := queue.Get()
 //			result, err := Reconcile(ctx, key)
 //			queue.Done(key, result, err)
-//		first, for each object that is there:
-//			onChange(Delta{Old: object, New: object})
-//		when that is done, and again at each interval:
-//			queue.Add(Resync()...)
-//		whenever a cache changes:
+//		a loop:
+//			at first, for each object that is there: onChange(Delta{Old: object, New: object})
+//			then, at once and at each -interval: queue.Add(Resync()...)
+//		each cache, whenever it changes:
 //			onChange(change)
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -219,12 +219,12 @@ type podCountController struct {
 	hasWarned         bool      // that no node gets the total; only resync uses it
 }
 
-// numberLabel is a label that shows a number of pods on nodes.
+// numberLabel is a label that podcount writes to nodes. Its value is a number of pods.
 type numberLabel struct {
 	name    string
 	subject string                   // what it shows, for Events
 	want    func(*Node) brakes.Value // its right value on a node
-	shown   *overview.Label          // shows it on the page
+	onPage  *overview.Label          // shows it on the page
 }
 
 // compare compares the label of a node with the caches.
@@ -273,8 +273,8 @@ func setUpPodCount(p *program, base *Controller) {
 	}
 	for _, label := range c.labels {
 		isOwn := label != c.totalLabel
-		label.shown = overview.NewLabel(label.name, isOwn, c.labelOnNodes(label))
-		p.labels = append(p.labels, label.shown)
+		label.onPage = overview.NewLabel(label.name, isOwn, c.labelOnNodes(label))
+		p.labels = append(p.labels, label.onPage)
 	}
 	Watch(base, p.nodes, c.onNodeChange)
 	if !o.Prune {
@@ -314,13 +314,14 @@ func (c *podCountController) onNodeChange(change Delta[*Node]) {
 	case change.isReplay(): // Resync finds the nodes that need work.
 		return
 	default:
-		// This may be the answer to our own patch. Or another podcount has written the label, and may have counted pods
-		// that reach our cache in a moment.
+		// This may be the answer to our own patch: then nothing is to be done. Or another podcount has written the
+		// label. It may have counted pods that our watch brings in a moment.
 		c.AddAfter(change.Key(), min(c.options.Interval, time.Second))
 	}
 }
 
-// onPodChange adds the nodes whose numbers a change of a pod concerns, and posts an Event about a new pod.
+// onPodChange adds the nodes whose numbers a change of a pod concerns. With -pod-events, it posts an Event about a new
+// pod.
 func (c *podCountController) onPodChange(change Delta[*Pod]) {
 	if change.isReplay() {
 		return // Resync finds the nodes that need work.
@@ -456,7 +457,7 @@ func (c *podCountController) tellOfWrite(node *Node, written brakes.Field) {
 			continue
 		}
 		if !c.options.DryRun {
-			label.shown.Wrote()
+			label.onPage.Wrote()
 		}
 		if !c.options.Prune {
 			message := fmt.Sprintf("%s changed from %s to %s", label.subject, written.From, written.To)
@@ -610,8 +611,9 @@ func (c *countController) onPodChange(change Delta[*Pod]) {
 // that wait, two podcounts that disagree would overwrite each other's status every second.
 func (c *countController) onCountChange(change Delta[*Count]) {
 	if change.isReplay() {
-		// A replay may mean that the CRD has changed, and that its new schema keeps the status which the old one
-		// dropped. So let Brakes write it again without a pause. After another replay, that does no harm.
+		// All Counts are replayed when their CRD was installed again, or has got a status subresource. Perhaps it keeps
+		// now what it dropped before, so write the status again without a pause. After any other replay, that does no
+		// harm.
 		c.Brakes.Forget(change.Key())
 	}
 	isStillThere := change.Old != nil && change.New != nil
@@ -659,7 +661,9 @@ func (c *countController) compare(view counts.View) *brakes.Comparison {
 		To:      brakes.Value{Text: right.Text(), Exists: right.Count != ""}, // "" if the spec was never valid
 		IsWrong: !isRight(view.Count),
 	}
-	previous := c.reports.KeepPrevious(view) // before the write: if its answer is lost, the next try needs it
+	// Store the report before the write. If the answer is lost, the next try finds the status right, and still has to
+	// post the Events.
+	previous := c.reports.KeepPrevious(view)
 	return &brakes.Comparison{
 		Kind:   "count",
 		UID:    view.UID(),
@@ -680,8 +684,8 @@ func (c *countController) compare(view counts.View) *brakes.Comparison {
 // ---------------------------------------------------------------------------------------------------------------------
 // What the count controller tells people (may be skipped)
 
-// postReport posts Events for what is new in a report. They are about the number of pods, and not about the write. So
-// they are also posted while the server drops the status, and a dry run logs them.
+// postReport posts Events for what is new in a report. They tell the number of pods, whether or not the status could be
+// written. So they are posted even if the server drops the status, and a dry run logs them.
 func (c *countController) postReport(view counts.View, previous, report counts.Report) {
 	c.reports.Posted(view, report)
 	for _, event := range report.EventsAfter(previous) {
@@ -740,7 +744,7 @@ func run(
 		DryRun: o.DryRun,
 	})
 	err = connectAndRun(ctx, o, getenv, out, dial)
-	lost := out.Close(ctx) // an error if lines were lost
+	lost := out.Close(ctx) // an error if -once has lost lines of its output
 	return cmp.Or(err, lost)
 }
 
@@ -757,7 +761,7 @@ func connectAndRun(
 		Getenv:     getenv,
 		Log:        sinks.Log,
 	})
-	wasStopped := ctx.Err() != nil // while Load waited for a file or a program
+	wasStopped := ctx.Err() != nil // while Load waited for a slow file
 	if err != nil && wasStopped {
 		return o.ErrStoppedEarly()
 	}
@@ -809,7 +813,7 @@ func newClient(o *options.Options, cfg *kubeconfig.Config, dial kube.Dialer, sin
 	})
 }
 
-// hostname returns the name of this replica. Events have it, and the Lease with a random suffix.
+// hostname returns the name of this replica, for Events. In the Lease, it has a random suffix.
 func hostname() string {
 	name, _ := os.Hostname()
 	return cmp.Or(name, "podcount")
@@ -912,8 +916,8 @@ func NewCache[T object.Object[T]](p *program, kind object.Kind[T]) *Reflector[T]
 	})
 }
 
-// joinElection makes the controllers wait until this replica leads. From then on, the client refuses writes while this
-// replica does not lead. ownNamespace is the namespace of podcount's pod, or "" outside a cluster.
+// joinElection lets this replica take part in the election. The controllers will wait until it leads, and the client
+// refuses writes while it does not. ownNamespace is the namespace of podcount's pod, or "" outside a cluster.
 func (p *program) joinElection(ownNamespace string) {
 	o := p.options
 	p.election = leader.New(p.client, leader.Options{
@@ -978,7 +982,7 @@ func (p *program) newOverview() *overview.Overview {
 		Controllers:   p.manager.Controllers(),
 	}
 	hasNodeNames := !p.pods.kind.MetadataOnly // Metadata have no spec.nodeName.
-	// Neither nodes nor namespaces are in a namespace, so the one of their keys is "".
+	// The keys of nodes and of namespaces have no namespace, hence "".
 	if hasNodeNames {
 		o.PodsPerNode = p.podsPerNode.All("")
 	}

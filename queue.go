@@ -49,7 +49,7 @@ type queueItem struct {
 	dirty bool
 
 	stage      queueStage
-	stageBegan time.Time // when the key became ready, or when a worker took it; a return to stageWaiting leaves it
+	stageBegan time.Time // when the key became ready, or when a worker took it; not changed when it begins to wait
 
 	addAt   time.Time    // when AddAfter or RequeueAfter makes the key dirty, or zero
 	failing *keyFailures // nil if the last reconcile has succeeded, or if there was none
@@ -158,7 +158,7 @@ func (q *Queue) itemLocked(key Key) *queueItem {
 	return item
 }
 
-// Get waits for a key and gives it to the caller, who must call Done. ok is false when the queue has ended.
+// Get waits for a key and gives it to the caller, who must call Done. ok is false once the queue has ended.
 func (q *Queue) Get() (key Key, ok bool) {
 	for {
 		select {
@@ -224,8 +224,8 @@ func (q *Queue) Done(key Key, result Result, err error) {
 	q.settleLocked("done", item)
 }
 
-// backOffLocked makes a key that failed wait, and returns how long. A retryAfter above 0 replaces the backoff of the
-// first failures. Later, the longer of the two counts: see retry.Streak.
+// backOffLocked makes a key that failed wait, and returns how long. If retryAfter is above 0, the first failures of a
+// streak wait as long as it says. Later ones wait for retryAfter or the backoff, whichever is longer: see retry.Streak.
 func (q *Queue) backOffLocked(item *queueItem, retryAfter time.Duration, err error) (wait time.Duration) {
 	now := time.Now()
 	if item.failing == nil {
@@ -246,7 +246,7 @@ func (q *Queue) backOffLocked(item *queueItem, retryAfter time.Duration, err err
 }
 
 // settleAfter settles the key after d, in a goroutine of its own. Its timer is never stopped: if it fires when nothing
-// is due, or when the queue has forgotten the key, nothing changes.
+// is due, or when the queue has forgotten the key, that does no harm.
 func (q *Queue) settleAfter(key Key, d time.Duration) {
 	time.AfterFunc(d, func() {
 		q.mu.Lock()
@@ -277,7 +277,7 @@ func (q *Queue) settleLocked(why string, item *queueItem) {
 		q.wakeWorker()
 	case item.stage == stageWaiting && isIdle: // There is nothing to remember.
 		delete(q.items, item.key)
-	case item.stage == stageReady && q.isUrgent(item.key): // It may have become urgent while it was in line.
+	case item.stage == stageReady && !item.inUrgentLine && q.isUrgent(item.key): // It has become urgent in line.
 		q.ready.promote(item)
 	default: // It stays where it is: in line, with a worker, or waiting for a timer, which settles it again.
 	}
@@ -347,8 +347,8 @@ func (q *Queue) LastTakenAt() time.Time {
 // called when a key becomes ready, and whenever a ready key is settled. It must return at once, and not call the queue.
 func (q *Queue) Prefer(isUrgent func(Key) bool) { q.isUrgent = isUrgent }
 
-// maxUrgentInARow is how many urgent keys in a row go before an ordinary one has its turn. Urgent keys that went while
-// no ordinary one was ready count as well.
+// maxUrgentInARow is how many urgent keys in a row go before an ordinary one has its turn. Urgent keys count even if no
+// ordinary key was ready when they went.
 const maxUrgentInARow = 3
 
 // readyLine are the keys that are ready, in the order in which they came. Urgent keys go first, but an ordinary key has
@@ -370,14 +370,11 @@ func (l *readyLine) add(item *queueItem, isUrgent bool) {
 	}
 }
 
-// promote moves a key to the urgent ones, unless it stands there already. It takes time in proportion to the number of
-// ordinary keys in line.
+// promote moves an ordinary key to the urgent ones. It takes time in proportion to the number of ordinary keys in line.
 func (l *readyLine) promote(item *queueItem) {
-	if !item.inUrgentLine {
-		at := slices.Index(l.ordinary, item)
-		l.ordinary = slices.Delete(l.ordinary, at, at+1)
-		l.add(item, true)
-	}
+	at := slices.Index(l.ordinary, item)
+	l.ordinary = slices.Delete(l.ordinary, at, at+1)
+	l.add(item, true)
 }
 
 // next takes the key that goes first out of the line. It returns nil if the line is empty.

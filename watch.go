@@ -25,6 +25,10 @@ package main
 // brings what has changed since then. A bookmark says that the watch has brought all changes up to a version. With 410,
 // the server says that it has forgotten a version.
 //
+// The answer to a patch may be ahead of the watch. position remembers its version (PatchAnswered), and distrusts a
+// watch that does not reach it in two minutes (CheckAnswers). A new leader waits until its stores are as new as the
+// server was when it was elected (Confirm).
+//
 // The Reflector works for every kind, and makes no decisions about objects. The controllers in main.go do that.
 
 import (
@@ -70,7 +74,7 @@ const watchMargin = 30 * time.Second
 // The other methods may be called at any time, by any goroutine.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 type Reflector[T object.Object[T]] struct {
-	*Store[T]   // Get, All and Len are for everyone, and what changes it is for the Reflector.
+	*Store[T]   // Anyone may call Get, All and Len. Only the Reflector calls the methods that change the store.
 	subscribers subscribers.Subscribers[Delta[T]]
 	client      *kube.Client
 	kind        object.Kind[T]
@@ -78,12 +82,12 @@ type Reflector[T object.Object[T]] struct {
 
 	report     *observe.CacheReport // makes log lines, metrics and more of what happens
 	position   *position.Position   // from where the next watch resumes, or that a list is due
-	presence   *presence.Presence   // whether the resource is installed; it runs only for one under /apis/
+	presence   *presence.Presence   // whether a resource under /apis/ is installed; not run for others
 	synced     chan struct{}        // closed by markSynced
 	markSynced func()               // closes synced, unless it is closed
 
-	// Only listAndWatch uses these, with two exceptions: the timer of noteOpened uses the backoff, which is safe for
-	// all, and onRemoved resets the judge while listAndWatch does not run.
+	// While listAndWatch runs, only its goroutine uses these, and the timer of noteOpened the backoff, which any
+	// goroutine may use. Before that, NeedLabels replaces the decoder. After it, onRemoved resets the judge.
 	decoder    *object.Decoder[T]
 	backoff    *retry.Member // the waits while the server does not answer at all
 	judge      *ending.Judge // says what follows the end of a watch; has the waits of a server that answers
@@ -141,7 +145,7 @@ func NewReflector[T object.Object[T]](o ReflectorOptions[T]) *Reflector[T] {
 		Resource: o.Kind.Resource,
 		Backoff:  o.ServerBackoff.Join(), // Its loop has a backoff of its own.
 		Report:   report,
-		// listAndWatch returns nil under /apis/: see isFinal.
+		// The error is always nil, because isFinal is false for a resource under /apis/.
 		Serve:       func(ctx context.Context) { r.listAndWatch(ctx) },
 		OnInstalled: r.onInstalled,
 		OnMissing:   r.onMissing,
@@ -203,14 +207,14 @@ func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 		default:
 			wait = r.watch(ctx, version)
 		}
-		if r.isFinal(err) {
+		if err != nil && r.isFinal(err) {
 			return err
 		}
 		if err != nil && ctx.Err() == nil {
 			wait = r.judge.WaitAfterFailure(err)
-			r.report.ListFailed(err) // after an outage was logged by the judge, so that it is not logged twice
+			r.report.ListFailed(err) // last: WaitAfterFailure logs an outage, and then ListFailed logs nothing
 		}
-		endPause := r.position.BeginPause(wait) // Confirm asks nothing meanwhile.
+		endPause := r.position.BeginPause(wait) // A new leader asks the server nothing meanwhile: see Confirm.
 		r.backoff.Sleep(ctx, wait)              // It may return early.
 		endPause()
 	}
@@ -282,7 +286,7 @@ func (r *Reflector[T]) handleFailedList(listing *Listing[T], err error) {
 func (r *Reflector[T]) readList(
 	ctx context.Context, request kube.Request, listing *Listing[T],
 ) (version string, err error) {
-	listing.reached = r.report.BeginReading()
+	listing.onProgress = r.report.BeginReading()
 	readPage := func(ctx context.Context, page kube.Request) (wire.ListMeta, error) {
 		body, err := r.openStream(ctx, page)
 		if err != nil {
@@ -324,15 +328,14 @@ func (r *Reflector[T]) watch(ctx context.Context, version string) (wait time.Dur
 // openAndConsume opens a watch, which the server ends after some minutes, and applies its events. It does not apply
 // them if the server has gone back to a backup: then a list is due.
 func (r *Reflector[T]) openAndConsume(ctx context.Context, version string) (end ending.End, serverWentBack bool) {
-	timeout := 300 + rand.IntN(300) // in seconds; watches that start together should not end together
-	limit := time.Duration(timeout)*time.Second + watchMargin
-	limited, cancel := context.WithTimeoutCause(ctx, limit, errNotEnded)
+	timeout := 5*time.Minute + rand.N(5*time.Minute) // Watches that start together should not end together.
+	limited, cancel := context.WithTimeoutCause(ctx, timeout+watchMargin, errNotEnded)
 	defer cancel()
 	request := r.newRequest("PartialObjectMetadata")
 	request.Query.Set("watch", "1")
 	request.Query.Set("resourceVersion", version)
 	request.Query.Set("allowWatchBookmarks", "true") // so that the version stays recent while nothing changes
-	request.Query.Set("timeoutSeconds", strconv.Itoa(timeout))
+	request.Query.Set("timeoutSeconds", strconv.Itoa(int(timeout.Seconds())))
 	body, err := r.openStream(limited, request)
 	if err != nil {
 		r.position.Failed(err)
@@ -346,8 +349,8 @@ func (r *Reflector[T]) openAndConsume(ctx context.Context, version string) (end 
 	return r.consume(request, body, version), false
 }
 
-// errNotEnded means that a watch has lasted longer than the server was asked to let it last. It is judged like an end
-// by the server.
+// errNotEnded is the cause with which a watch is cut off that the server should have ended. It becomes End.Err, and is
+// judged like an end by the server.
 var errNotEnded = errors.New("the server has not ended the watch in time")
 
 // consume applies the events of an open watch until it ends.
@@ -366,10 +369,10 @@ func (r *Reflector[T]) consume(request kube.Request, body *kube.Stream, version 
 		end.Events++
 		body.Heard()
 		r.backoff.Answered()
-		reached, err := r.handleEvent(event, next)
-		next = reached
+		var err error
+		next, err = r.handleEvent(event, next)
 		if err == nil {
-			err = r.position.CheckAnswers() // Has the watch come as far as the answers to patches?
+			err = r.position.CheckAnswers() // It fails if the watch lags too far behind the answers to patches.
 		}
 		return request.Wrap(err)
 	}
@@ -537,7 +540,7 @@ func (r *Reflector[T]) sendPatch(
 	if err != nil {
 		return none, err
 	}
-	// Here, obj and the answer differ if a subresource was patched: see Patch.
+	// A patch of a subresource may have changed another object of this name: see Patch.
 	if answer.ObjectMeta().UID() != obj.ObjectMeta().UID() {
 		return none, object.ErrGone
 	}
@@ -559,10 +562,10 @@ func withUID(patch map[string]any, uid string) map[string]any {
 // ---------------------------------------------------------------------------------------------------------------------
 // What makes the store right in spite of faults
 
-// checkOldEvent gets an event that is not newer than the version which the watch has reached. If the store has the
-// event already, it is a repetition, and checkOldEvent returns nil. Otherwise the version that the watch has reached is
-// wrong: if a new event with version 850 comes after version 900, the server has never had 900, though it has named it
-// before.
+// checkOldEvent checks an event that is not newer than the version which the watch has reached. If the store knows it,
+// it is a repetition, and checkOldEvent returns nil. Otherwise the versions contradict each other. Suppose that the
+// watch has reached 900, and then brings an unknown change with 850. Then 900 was false, whatever has named it, and the
+// store would ignore all changes up to 900.
 func (r *Reflector[T]) checkOldEvent(event object.WatchEvent[T], version string) error {
 	meta := event.Object.ObjectMeta()
 	var isRepeat bool
@@ -585,7 +588,8 @@ type auditTarget[T object.Object[T]] struct{ *Reflector[T] }
 
 // HasServerCaughtUp asks whether the server has come as far as the newest object in the store.
 func (a auditTarget[T]) HasServerCaughtUp(ctx context.Context) (bool, error) {
-	a.position.AllowCatchUp() // The next watch gets the answers of patches that are sent during the audit.
+	// No watch is open meanwhile, so the next one has the usual time to reach the answers to patches.
+	a.position.AllowCatchUp()
 	return a.position.AskIfCaughtUp(ctx, a.newestHeld())
 }
 
@@ -616,7 +620,7 @@ func (a auditTarget[T]) Correct(ctx context.Context, version string) (drift []ob
 	differences, changes := listing.CommitExact(version)
 	a.publish(subscribers.Watches, changes...)
 	a.listReader.Succeeded()
-	a.position.MoveTo(version) // The version is the same, but the server has just confirmed it.
+	a.position.MoveTo(version) // It is the same version, but now the server has confirmed it.
 	return driftOf(&a.kind, differences), nil
 }
 
@@ -653,8 +657,8 @@ func (r *Reflector[T]) Confirm(ctx context.Context, since time.Time) error {
 	return r.position.Confirm(ctx, since)
 }
 
-// onInstalled hands on every object again after the resource was installed, or its description has changed. The
-// controllers may now have to write to it in another way.
+// onInstalled hands on every object again after the resource was installed, or has got or lost its status subresource.
+// The controllers may now have to write to it in another way.
 func (r *Reflector[T]) onInstalled() {
 	r.position.SetAbsent(false)
 	for _, obj := range r.All() {
@@ -663,10 +667,11 @@ func (r *Reflector[T]) onInstalled() {
 }
 
 // onMissing notes that the server does not have the resource. While Run waits for it, the empty store is right, and the
-// reflector is ready. With Once, Run does not wait, and calls the empty store complete.
+// reflector is ready. With Once, Run does not wait: it returns, and marks the empty store as synced.
 func (r *Reflector[T]) onMissing() {
-	isAwaited := !r.once
-	r.position.SetAbsent(isAwaited)
+	if !r.once {
+		r.position.SetAbsent(true)
+	}
 }
 
 // onRemoved empties the store, by the commit of an empty list, after the resource was removed: the server has

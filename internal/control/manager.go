@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"podcount/internal/api/events"
@@ -28,9 +27,8 @@ type Manager struct {
 	controllers []*Controller
 	usable      map[Cache]chan struct{} // for each cache that they watch, closed by makeUsable
 
-	leading      chan struct{} // closed once this replica leads
-	electedAt    time.Time     // when leading was closed
-	hasLostLease atomic.Bool   // this replica led, and has lost the Lease
+	leading   chan struct{} // closed once this replica leads
+	electedAt time.Time     // when leading was closed
 
 	running    process.Group // all controllers, workers, watches and confirmations
 	summarized sync.Once     // guards summarize
@@ -108,7 +106,6 @@ func (m *Manager) UseElection(election *leader.Election) { m.election = election
 func (m *Manager) Lose(err error) {
 	m.options.Life.StopWith(err)
 	m.options.Life.CutRequests(err)
-	m.hasLostLease.Store(true)
 	m.tellOfLease("lost")
 }
 
@@ -197,7 +194,7 @@ func (m *Manager) campaign(resigned context.Context) {
 		m.tellOfLease("acquired")
 		lead()
 	})
-	if process.IsClosed(m.leading) && !m.hasLostLease.Load() {
+	if process.IsClosed(m.leading) && !m.election.IsLost() {
 		m.tellOfLease("released")
 	}
 }

@@ -11,7 +11,7 @@ package control
 //	  the first lists     have 2 min at most                                             Manager.limitFirstLists
 //	  a change            is left to the next run                                        Controller.Wants
 //	  a look              comes once, and not at each interval                           Manager.runController
-//	  a key               has 10 tries, and is not added again after a rest or a pause   awaitDone, brakes.New
+//	  a key               is awaited for 10 tries; no rest or pause adds it again        awaitDone, brakes.New
 //	  a dropped field     is an error at once                                            Brakes.write
 //	  the end             comes when no key has work and tries left, or by -once-timeout Manager.endOnce
 //	  the last lines      say what was done; what is left to do is an error              Manager.summarize, endOnce

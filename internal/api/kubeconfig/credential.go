@@ -122,8 +122,9 @@ func (a *access) credential(ctx context.Context, refused *Credential) (*Credenti
 }
 
 // renew waits for its turn. Then it reads the parts that are due, or all if the server has refused the current
-// credential, and makes the result the current credential. If that fails, renew returns the error, and leaves the
-// current credential as it is.
+// credential, and makes the result the current credential. If a part that was read before cannot be read again, its old
+// content stays: see assemble. If there is no usable credential, renew returns the error, and leaves the current one as
+// it is.
 func (a *access) renew(refused *Credential) (*Credential, error) {
 	a.turn <- struct{}{}
 	defer func() { <-a.turn }()
@@ -138,9 +139,9 @@ func (a *access) renew(refused *Credential) (*Credential, error) {
 
 func (a *access) parts() []*part { return []*part{&a.ca, &a.cert, &a.key, &a.token} }
 
-// assemble reads the parts that are due, or all if the current credential isRefused, and returns a credential made of
-// all parts. If nothing has changed, that is the current credential. If a part cannot be renewed, but has been read
-// before, assemble uses the earlier content, and logs a warning when that begins.
+// assemble reads the parts that are due, or all if the server has refused the current credential, and returns a
+// credential made of all parts. If nothing has changed, that is the current credential. If a part cannot be renewed,
+// but has been read before, assemble uses the earlier content, and logs a warning when that begins.
 func (a *access) assemble(isRefused bool) (*Credential, error) {
 	a.problem = nil
 	a.readParts(isRefused) // before the program runs, because the program may get the CA

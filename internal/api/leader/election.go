@@ -188,8 +188,8 @@ func (e *Election) WhilePermitted(ctx context.Context) (context.Context, context
 	}
 }
 
-// Run takes part in the election until stop has ended, or while this replica leads, until resigned has. It must be
-// called once. Its steps have the same names as in client-go:
+// Run takes part in the election until stop ends. If this replica leads by then, Run goes on until resigned ends. It
+// must be called once. Its steps have the same names as in client-go:
 //
 //  1. acquire waits until this replica holds the lease. Then Run calls won, which should return soon.
 //  2. renew renews the lease until it is lost, or until resigned has ended. resigned must not end before stop.
@@ -323,11 +323,18 @@ func (e *Election) loseTerm(why error) {
 func (e *Election) endTermLocked() {
 	e.deadlineTimer.Stop()
 	e.endTerm()
-	// A function that waits for the end of the term would run later than OnLost, which may end the writes as well, with
-	// another cause.
+	// End the writes here, and not by context.AfterFunc: that might run after OnLost, which may end the writes as well,
+	// with another cause.
 	for _, cutOff := range e.writes {
 		cutOff(errCutOff)
 	}
+}
+
+// IsLost reports whether this replica has led, and has lost the lease. It does so before the term ends.
+func (e *Election) IsLost() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.isLost
 }
 
 // release ends the term, and gives back the lease if this replica may hold it. That saves the next leader the wait

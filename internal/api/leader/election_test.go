@@ -59,6 +59,18 @@ func TestMayWriteChecksTheClock(t *testing.T) {
 	})
 }
 
+// Whoever notices the end of the term may ask at once why it has ended, even before OnLost has returned.
+func TestLossIsKnownWhenTheTermEnds(t *testing.T) {
+	simulate(t, func(t *testing.T, f server) {
+		r := startLeader(t, f, "a")
+		testkit.WantEqual(t, "lost while it leads", r.IsLost(), false)
+		wasKnown := false
+		r.options.OnLost = func(error) { wasKnown = r.IsLost() }
+		r.loseTerm(errHeld)
+		testkit.WantEqual(t, "lost when the term has ended", wasKnown, true)
+	})
+}
+
 func TestLateRenewalDoesNotRestartTheTerm(t *testing.T) {
 	simulate(t, func(t *testing.T, f server) {
 		r := startLeader(t, f, "a")

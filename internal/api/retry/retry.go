@@ -75,8 +75,8 @@ func (s *Streak) Fail(stated, base, limit time.Duration) (wait time.Duration) {
 	return max(stated, Backoff(s.others, base, limit))
 }
 
-// Works tells that what had failed works. If it does for longer than quiet, the streak ends. The wait after a failure
-// is no time in which it works, nor is the next try.
+// Works tells that what had failed works. If it does for longer than quiet, the streak ends. Only time in which it
+// works counts, so the wait after a failure does not, and neither does the next try.
 func (s *Streak) Works(quiet time.Duration) {
 	if s.endsAt.IsZero() {
 		s.endsAt = time.Now().Add(quiet)

@@ -67,7 +67,7 @@ func (s *Shared) NextTry() (first time.Time) {
 type Member struct {
 	shared *Shared
 
-	isWaiting atomic.Bool // the loop got no answer to its last try that tells; changed under Shared.mu
+	isWaiting atomic.Bool // no answer came to the loop's newest try whose result is known; changed under Shared.mu
 
 	failures int           // in a row, since the loop, or another one after an outage, has done its work
 	nextTry  time.Time     // when Sleep ends; zero unless the loop sleeps while it waits for an answer

@@ -14,8 +14,8 @@ type source struct {
 	bytesRead int64
 	err       error // the error of the last read
 
-	// limit is how many bytes may be read. If the stream is JSON, only those count that decoder holds: it reads from
-	// this source, and has done with the bytes before its InputOffset.
+	// limit is how many bytes may be read. If the stream is JSON, it is how many bytes decoder may hold: those that it
+	// has read from this source, without those before its InputOffset.
 	limit   int64
 	decoder *json.Decoder
 }

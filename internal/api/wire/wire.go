@@ -1,6 +1,6 @@
 // Package wire reads what an API server sends: lists, watches and errors, in protobuf or in JSON. It reads them as they
-// arrive, holds one object at most, however long the list is, and takes only the fields that its caller asks for. It
-// limits the size of each piece.
+// arrive, and takes only the fields that its caller asks for. However long the list is, it holds one object at a time
+// in JSON, and one string at a time in protobuf. It limits the size of each piece.
 //
 // The package knows no kind, opens no connection, and never retries.
 //

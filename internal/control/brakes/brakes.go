@@ -7,9 +7,10 @@
 //	a replica that starts     0 to 1 s, with -leader-elect        many may start together             control.Manager
 //	its first lists           until its first try for the Lease,  lists that come after the election  control.Manager
 //	                          or 3 s                              confirm the caches, too
-//	a key that has failed     5 ms × 2ⁿ up to 30 s, and at random the next try may fail as well, and  Queue.Done
-//	                          up to twice that; or Retry-After:   no other key need wait
-//	                          see retry.Streak
+//	a key that has failed     5 ms, doubled by each failure up to the next try may fail as well, and  Queue.Done
+//	                          30 s, and at random up to twice     no other key need wait; RetryNow
+//	                          that; or Retry-After: see           ends it when the server answers
+//	                          retry.Streak                        again
 //	a key that was added      until a worker is free, and no      two workers would write one object  Queue
 //	                          other one has the key
 //	an ordinary key           while up to three urgent keys go    the total should be right first     Queue
@@ -289,7 +290,8 @@ func (f Field) change(key object.Key, now *Comparison) logging.Change {
 	}
 }
 
-// Forget drops what is known about an object: it is gone, or the server may keep now what it has dropped before.
+// Forget ends the pauses of the fields that the server has dropped from an object: the object is gone, or the server
+// may keep now what it has dropped before. A rest after a write goes on.
 func (b *Brakes) Forget(key object.Key) {
 	b.dropped.EndAll(func(f pausedField) bool { return f.key == key })
 	b.wouldWrite.Delete(key)

@@ -51,8 +51,8 @@ type circumstances struct {
 // Outcome is a way in which a watch may end, and what follows from it. The next watch resumes from the last version,
 // unless a list comes first.
 //
-// A watch is fruitless if every watch from the same version may end in the same way. Then only a list helps. But a list
-// is expensive. So where the cause may also be temporary, the next watch is tried first.
+// A watch is fruitless if the next one from the same version may end in the same way. Then only a list helps. But a
+// list is expensive. So where the cause may also be temporary, the next watch is tried first.
 type Outcome struct {
 	Name    string // one word, for people; also the reason of a list that follows, in podcount_relists_total
 	When    string // how the watch ended
@@ -166,9 +166,9 @@ var Outcomes = []Outcome{
 	},
 	{
 		Name:    "ended",
-		When:    "the server ends it, or the connection breaks",
+		When:    "the server ends it, the connection breaks, or it falls silent after an event",
 		Why:     "every watch ends; the version is still good",
-		Meaning: "This is normal: watches end after some minutes, or when a connection breaks. podcount resumes it.",
+		Meaning: "Watches end after some minutes, or when a connection breaks or falls silent. podcount resumes it.",
 		is:      func(circumstances) bool { return true },
 	},
 }
@@ -191,7 +191,7 @@ func NewJudge(server *retry.Member) *Judge { return &Judge{server: server} }
 // Verdict is what follows the end of a watch.
 type Verdict struct {
 	Outcome   *Outcome
-	IsBroken  bool // the watch has failed, or was silent
+	IsBroken  bool // the watch has failed, or has ended with kube.ErrSilent
 	IsListDue bool
 	Wait      time.Duration // before the next request
 }

@@ -84,7 +84,7 @@ func (p *Position) askAndAwaitWatch(waiting context.Context) (reason string) {
 			return elected
 		}
 		known, newest, err := p.ask(waiting, ConfirmTimeout)
-		if err == nil && p.noticeRestore(known, newest) {
+		if err == nil && p.checkForRestore(known, newest) {
 			return restored
 		}
 		if err == nil {

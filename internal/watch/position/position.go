@@ -154,7 +154,7 @@ func (p *Position) Listed(l ListBegun, version string) {
 	p.listedAsOf = l.At
 	p.moveLocked(version)
 	p.mu.Unlock()
-	p.noticeRestore(l.answered, version)
+	p.checkForRestore(l.answered, version)
 }
 
 // Opened notes that a watch is open, and keeps the store up to date.
@@ -222,8 +222,8 @@ func (p *Position) BeginPause(wait time.Duration) (end func()) {
 // ErrListDemanded is the cause of a context that has ended because a list is more urgent.
 var ErrListDemanded = errors.New("a list is more urgent")
 
-// Interruptible returns a context for a watch or an audit. A demand for a list ends it, also if it came just before,
-// and so does the deadline, unless that is zero. done must be called when the watch or the audit has ended.
+// Interruptible returns a context for a watch or an audit. It ends when a list is demanded, even if that was just
+// before the call, and at the deadline, unless that is zero. done must be called when the watch or the audit has ended.
 func (p *Position) Interruptible(
 	ctx context.Context, deadline time.Time,
 ) (interruptible context.Context, done func()) {
@@ -322,7 +322,7 @@ func (p *Position) AskIfGoneBack(ctx context.Context) bool {
 		return false
 	}
 	p.isSuspect = false
-	if !p.noticeRestore(known, newest) {
+	if !p.checkForRestore(known, newest) {
 		return false
 	}
 	p.MakeListDue(restored)
@@ -339,7 +339,7 @@ func (p *Position) AskIfCaughtUp(ctx context.Context, held string) (bool, error)
 	if err != nil {
 		return false, err
 	}
-	return !p.noticeRestore(held, newest), nil
+	return !p.checkForRestore(held, newest), nil
 }
 
 // newestKnownLocked returns the newest version that the server has named. While no watch works, only the answers to
@@ -377,9 +377,9 @@ func (p *Position) untilNextQuestion() time.Duration {
 	return time.Until(p.askAgainAt)
 }
 
-// noticeRestore returns whether the server's newest version is older than one that was known before. If so, it reports
-// that, and tells the other resources. "" means that none was known.
-func (p *Position) noticeRestore(known, newest string) bool {
+// checkForRestore returns whether the server's newest version is older than one that was known before. If so, it
+// reports that, and tells the other resources. "" means that none was known.
+func (p *Position) checkForRestore(known, newest string) bool {
 	areComparable := object.IsDecimal(known) && object.IsDecimal(newest)
 	if !areComparable || !object.IsNewer(known, newest) {
 		return false

@@ -293,12 +293,12 @@ func TestRestoreIsToldToOthersOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		restores := &Restores{}
 		pods, nodes := newTestPosition("10", restores), newTestPosition("10", restores)
-		pods.noticeRestore("10", "9")
-		nodes.noticeRestore("10", "9")
+		pods.checkForRestore("10", "9")
+		nodes.checkForRestore("10", "9")
 		testkit.WantEqual(t, "what is demanded of those who noticed it", pods.demanded, "")
 		testkit.WantEqual(t, "what is demanded of the others", nodes.demanded, restored)
 		testkit.Pass(retellAfter)
-		nodes.noticeRestore("10", "9")
+		nodes.checkForRestore("10", "9")
 		testkit.WantEqual(t, "what is demanded after a minute", pods.demanded, restored)
 	})
 }

@@ -6,16 +6,15 @@ import (
 )
 
 // Restores lets the Positions of one etcd, the database of the API server, tell each other that it was restored from a
-// backup, which Position.noticeRestore notices. One that is told may be unable to notice it: meanwhile the server may
-// have used the versions again that it knows.
+// backup, which Position.checkForRestore notices. A Position may be unable to notice it by itself: by then, the server
+// may have reached the versions again that this Position knows.
 type Restores struct {
 	mu     sync.Mutex // guards the fields below
 	demand []func()   // makes each member list
 	toldAt time.Time
 }
 
-// retellAfter is how long after a restore no further one is told. Those who were told may notice the same one by
-// themselves.
+// retellAfter is how long the others are not told again. Those who were told may notice the same restore by themselves.
 const retellAfter = time.Minute
 
 // Join adds a member. demandList makes it list, and tellOthers makes all others list.

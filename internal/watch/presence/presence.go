@@ -1,5 +1,5 @@
-// Package presence knows whether a resource is installed that comes from a CustomResourceDefinition. Such a resource
-// may be created, changed and removed at any time.
+// Package presence finds out whether a resource that comes from a CustomResourceDefinition is installed. Such a
+// resource may be created, changed and removed at any time.
 package presence
 
 import (
