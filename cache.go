@@ -48,13 +48,41 @@ func isNil[T object.Object[T]](obj T) bool {
 	return obj == none
 }
 
-// Store holds the objects of one kind. Any goroutine may read it. Only the kind's Reflector adds, replaces and removes
-// objects: by events of watches (apply), lists (Listing) and answers to patches (applyAnswer).
+// Lister is what everyone may use of a Store: it reads the objects. It is safe for concurrent use.
+type Lister[T object.Object[T]] struct {
+	mu    sync.RWMutex // guards items, and the fields of the Store that say so
+	items map[string]T // by namespace/name: see Metadata.NamespacedName
+}
+
+// Get returns an object, or nil if the store does not have it.
+func (l *Lister[T]) Get(key Key) T {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.items[key.String()]
+}
+
+// Len returns the number of objects.
+func (l *Lister[T]) Len() int {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return len(l.items)
+}
+
+// All returns every object, in no particular order.
+func (l *Lister[T]) All() []T {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	all := make([]T, 0, len(l.items))
+	return slices.AppendSeq(all, maps.Values(l.items))
+}
+
+// Store holds the objects of one kind. Only the kind's Reflector adds, replaces and removes objects: by events of
+// watches (apply), lists (Listing) and answers to patches (applyAnswer).
 type Store[T object.Object[T]] struct {
+	Lister[T]
 	reportsEveryVersion bool // see Reflector.NeedEveryVersion
 
-	mu       sync.RWMutex // guards all fields below
-	items    map[string]T // by namespace/name: see Metadata.NamespacedName
+	// Lister.mu guards the fields below.
 	indexes  []index[T]
 	listings uint32 // how many Listings there were; the number of the newest one
 	hasList  bool   // a Listing was committed
@@ -62,29 +90,7 @@ type Store[T object.Object[T]] struct {
 
 // NewStore returns an empty store.
 func NewStore[T object.Object[T]]() *Store[T] {
-	return &Store[T]{items: map[string]T{}}
-}
-
-// Get returns an object, or nil if the store does not have it.
-func (s *Store[T]) Get(key Key) T {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.items[key.String()]
-}
-
-// Len returns the number of objects.
-func (s *Store[T]) Len() int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return len(s.items)
-}
-
-// All returns every object, in no particular order.
-func (s *Store[T]) All() []T {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	all := make([]T, 0, len(s.items))
-	return slices.AppendSeq(all, maps.Values(s.items))
+	return &Store[T]{Lister: Lister[T]{items: map[string]T{}}}
 }
 
 // apply applies a watch event (ADDED, MODIFIED or DELETED), and returns the changes. It changes nothing if the store

@@ -468,7 +468,7 @@ func podKind(labels ...string) *object.Kind[*Pod] {
 func managerWithPods(t testing.TB, n int, labels fakekube.Object) *program {
 	m := countingManager(t)
 	crowd := &suite.Crowd{Pods: n, Nodes: n / 400, Labels: labels}
-	listing := m.pods.newListing()
+	listing := m.pods.store.newListing()
 	_, err := m.pods.decoder.List(bytes.NewReader(crowd.Body(true, false)), true, listing.Add)
 	if err != nil || listing.count != n {
 		t.Fatalf("listed %d pods with the error %v, want %d pods", listing.count, err, n)
@@ -741,7 +741,7 @@ func benchmarkEvents(b *testing.B, crowd *suite.Crowd, isProtobuf bool) {
 	controller := &podCountController{Controller: base, options: m.options, pods: m.pods}
 	go discardKeys(queue)
 	d := object.NewDecoder(podKind())
-	listing := m.pods.newListing()
+	listing := m.pods.store.newListing()
 	if _, err := d.List(bytes.NewReader(crowd.Body(true, true)), true, listing.Add); err != nil {
 		b.Fatal(err)
 	}
@@ -750,7 +750,7 @@ func benchmarkEvents(b *testing.B, crowd *suite.Crowd, isProtobuf bool) {
 	const n = 5000
 	watch := moves(crowd, n, isProtobuf)
 	addKeys := func(event object.WatchEvent[*Pod]) error {
-		for _, delta := range m.pods.apply(event.Type, event.Object) {
+		for _, delta := range m.pods.store.apply(event.Type, event.Object) {
 			controller.onPodChange(delta)
 		}
 		return nil

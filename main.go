@@ -154,9 +154,13 @@ func Watch[T object.Object[T]](c *Controller, r *Reflector[T], onChange func(Del
 	}
 	c.AddCache(r, replayAll)
 	r.Subscribe(func(change Delta[T]) {
-		if c.Wants(change.isReplay()) {
-			handle(change)
+		if !c.HasBegun() {
+			return // replayAll will bring the object.
 		}
+		if c.SkipsChanges() && !change.isReplay() {
+			return // -once leaves it to the next run.
+		}
+		handle(change)
 	})
 }
 
@@ -227,14 +231,14 @@ type numberLabel struct {
 	onPage  *overview.Label          // shows it on the page
 }
 
-// compare compares the label of a node with the caches.
-func (l *numberLabel) compare(node *Node) brakes.Field {
+// field compares the label of a node with the caches.
+func (l *numberLabel) field(node *Node) brakes.Field {
 	is := labelOf(node, l.name)
 	want := l.want(node)
 	return brakes.Field{Name: l.name, From: is, To: want, IsWrong: is != want}
 }
 
-func (l *numberLabel) isWrong(node *Node) bool { return l.compare(node).IsWrong }
+func (l *numberLabel) isWrong(node *Node) bool { return l.field(node).IsWrong }
 
 // labelOf returns the value of a node's label.
 func labelOf(node *Node, label string) brakes.Value {
@@ -420,7 +424,7 @@ func (c *podCountController) compare(key Key) *brakes.Comparison {
 		OnWritten: func(written brakes.Field) { c.tellOfWrite(node, written) },
 	}
 	for _, label := range c.labels {
-		comparison.Fields = append(comparison.Fields, label.compare(node))
+		comparison.Fields = append(comparison.Fields, label.field(node))
 	}
 	return comparison
 }
@@ -544,12 +548,12 @@ func setUpCount(p *program, base *Controller) {
 		log:         p.Log,
 		recorder:    p.recorder,
 		counts:      p.counts,
-		countsByApp: IndexBy(p.counts.Store, appOfCount),
+		countsByApp: IndexBy(p.counts.store, appOfCount),
 		pods:        p.pods,
 	}
 	p.pods.NeedLabels(appLabels...)
 	for i := range appLabels {
-		perApp := NumberBy(p.pods.Store, func(pod *Pod) Key { return appOfPod(pod, i) })
+		perApp := NumberBy(p.pods.store, func(pod *Pod) Key { return appOfPod(pod, i) })
 		c.podsPerApp = append(c.podsPerApp, perApp)
 	}
 	Watch(base, p.pods, c.onPodChange)
@@ -895,9 +899,9 @@ func (p *program) makeCaches() {
 	countKind := object.CountKind()
 	countKind.Namespace = o.Namespace
 	p.counts = NewCache(p, countKind)
-	p.podsPerNode = NumberBy(p.pods.Store, nodeOf)
+	p.podsPerNode = NumberBy(p.pods.store, nodeOf)
 	if o.Page != "" {
-		p.podsPerNamespace = NumberBy(p.pods.Store, func(pod *Pod) Key { return Key{Name: pod.Key().Namespace} })
+		p.podsPerNamespace = NumberBy(p.pods.store, func(pod *Pod) Key { return Key{Name: pod.Key().Namespace} })
 	}
 }
 

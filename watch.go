@@ -74,7 +74,8 @@ const watchMargin = 30 * time.Second
 // The other methods may be called at any time, by any goroutine.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 type Reflector[T object.Object[T]] struct {
-	*Store[T]   // Anyone may call Get, All and Len. Only the Reflector calls the methods that change the store.
+	*Lister[T]  // of the store, for everyone: Get, All and Len
+	store       *Store[T]
 	subscribers subscribers.Subscribers[Delta[T]]
 	client      *kube.Client
 	kind        object.Kind[T]
@@ -122,7 +123,8 @@ func NewReflector[T object.Object[T]](o ReflectorOptions[T]) *Reflector[T] {
 		Pause:        kube.PauseBetweenComplaints,
 	})
 	r := &Reflector[T]{
-		Store:   o.Store,
+		Lister:  &o.Store.Lister,
+		store:   o.Store,
 		client:  o.Client,
 		kind:    o.Kind,
 		once:    o.Once,
@@ -167,7 +169,7 @@ func (r *Reflector[T]) NeedWholeObjects() { r.kind.MetadataOnly = false }
 
 // NeedEveryVersion makes every new resourceVersion of an object a change. Without it, a version that differs only in
 // fields that the store does not keep is no change.
-func (r *Reflector[T]) NeedEveryVersion() { r.Store.reportsEveryVersion = true }
+func (r *Reflector[T]) NeedEveryVersion() { r.store.reportsEveryVersion = true }
 
 // Subscribe makes the reflector call handle with each change: see subscribers.Subscribers.Subscribe.
 func (r *Reflector[T]) Subscribe(handle func(Delta[T])) { r.subscribers.Subscribe(handle) }
@@ -195,8 +197,7 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 // listAndWatch lists, then watches and audits, until ctx ends. Run describes its error.
 func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 	for ctx.Err() == nil {
-		version := r.position.TakeNext()
-		isListDue := version == ""
+		version, isListDue := r.position.TakeNext()
 		var wait time.Duration
 		var err error
 		switch {
@@ -238,7 +239,7 @@ func (r *Reflector[T]) isFinal(err error) bool {
 // was. The request has no resourceVersion: without one, the server returns the most recent state.
 func (r *Reflector[T]) relist(ctx context.Context) error {
 	begun := r.position.BeginList()
-	listing := r.newListing()
+	listing := r.store.newListing()
 	version, err := r.readList(ctx, r.newRequest("PartialObjectMetadataList"), listing)
 	if err != nil {
 		r.handleFailedList(listing, err)
@@ -416,7 +417,7 @@ func (r *Reflector[T]) handleEvent(event object.WatchEvent[T], version string) (
 		return version, r.checkOldEvent(event, version)
 	}
 	if event.Type != "BOOKMARK" {
-		changes := r.apply(event.Type, event.Object)
+		changes := r.store.apply(event.Type, event.Object)
 		if len(changes) == 0 {
 			r.report.Unchanged(meta)
 		}
@@ -494,7 +495,7 @@ func (r *Reflector[T]) Patch(
 		return nil, err
 	}
 	r.position.PatchAnswered(answer.ObjectMeta().ResourceVersion())
-	r.publish(subscribers.Patches, r.applyAnswer(answer)...)
+	r.publish(subscribers.Patches, r.store.applyAnswer(answer)...)
 	dropped = droppedFrom(answer)
 	if len(dropped) > 0 {
 		r.report.Patched("stripped", answer.ObjectMeta(), object.ErrStripped)
@@ -573,7 +574,7 @@ func (r *Reflector[T]) checkOldEvent(event object.WatchEvent[T], version string)
 	case "BOOKMARK":
 		isRepeat = meta.ResourceVersion() == version
 	default:
-		isRepeat = r.knows(event.Type, event.Object)
+		isRepeat = r.store.knows(event.Type, event.Object)
 	}
 	if isRepeat {
 		return nil
@@ -590,7 +591,7 @@ type auditTarget[T object.Object[T]] struct{ *Reflector[T] }
 func (a auditTarget[T]) HasServerCaughtUp(ctx context.Context) (bool, error) {
 	// No watch is open meanwhile, so the next one has the usual time to reach the answers to patches.
 	a.position.AllowCatchUp()
-	return a.position.AskIfCaughtUp(ctx, a.newestHeld())
+	return a.position.AskIfCaughtUp(ctx, a.store.newestHeld())
 }
 
 // Relist lists without a version.
@@ -605,7 +606,7 @@ func (a auditTarget[T]) Correct(ctx context.Context, version string) (drift []ob
 	request.Query.Set("resourceVersion", version)
 	request.Query.Set("resourceVersionMatch", "Exact")
 	request.NewConnection = true
-	listing := a.newListing()
+	listing := a.store.newListing()
 	actual, err := a.readList(interruptible, request, listing)
 	if err == nil && actual != version {
 		err = audit.ErrOtherVersion
@@ -679,7 +680,7 @@ func (r *Reflector[T]) onMissing() {
 func (r *Reflector[T]) onRemoved() {
 	r.judge.Reset()
 	r.position.MakeListDue(position.Returned) // It comes when the resource returns.
-	emptyList := r.newListing()
+	emptyList := r.store.newListing()
 	changes, _ := emptyList.Commit()
 	r.publish(subscribers.Discovery, changes...)
 	r.onMissing() // after publish, because Confirm may return now, as in handleEvent

@@ -129,7 +129,7 @@ func startReflector(
 	log := newLog(r.log, slog.Level(-6))
 	client := newAnonymousClient(r.net.Dial, log)
 	r.Reflector = newPodCache(client, log, kind)
-	r.perNode = NumberBy(r.Store, nodeKeyOf)
+	r.perNode = NumberBy(r.store, nodeKeyOf)
 	r.Subscribe(r.recordDelta)
 	for _, change := range prepare {
 		change(r)
@@ -1514,7 +1514,7 @@ func TestListOfTooManyObjectsIsAnError(t *testing.T) {
 		defer client.Close()
 		r := newPodCache(client, quietLog(), *podKind("app"))
 		for pods := range 4 {
-			listing := r.newListing()
+			listing := r.store.newListing()
 			listing.count = listLimit - 2
 			_, err := r.readList(t.Context(), r.newRequest("PartialObjectMetadataList"), listing)
 			want := ""

@@ -113,12 +113,11 @@ func (c *Controller) AddCache(cache Cache, replayAll func()) {
 	c.replayAll = append(c.replayAll, replayAll)
 }
 
-// Wants reports whether the controller wants to know of a change. Before it begins, it wants none. With -once, changes
-// are left to the next run, but not the replay of an object.
-func (c *Controller) Wants(isReplay bool) bool {
-	isForNextRun := c.tally != nil && !isReplay
-	return process.IsClosed(c.begun) && !isForNextRun
-}
+// HasBegun reports whether the controller has begun to work.
+func (c *Controller) HasBegun() bool { return process.IsClosed(c.begun) }
+
+// SkipsChanges reports whether changes are left to the next run, because of -once.
+func (c *Controller) SkipsChanges() bool { return c.tally != nil }
 
 // Caches returns the caches that the controller watches.
 func (c *Controller) Caches() iter.Seq[Cache] { return maps.Keys(c.caches) }

@@ -9,7 +9,7 @@ package control
 //	  a missing resource  nobody waits until it is installed                             Presence.Run, Reflector.onMissing
 //	                      its empty cache counts as complete                             Reflector.Run
 //	  the first lists     have 2 min at most                                             Manager.limitFirstLists
-//	  a change            is left to the next run                                        Controller.Wants
+//	  a change            is left to the next run                                        Controller.SkipsChanges
 //	  a look              comes once, and not at each interval                           Manager.runController
 //	  a key               is awaited for 10 tries; no rest or pause adds it again        awaitDone, brakes.New
 //	  a dropped field     is an error at once                                            Brakes.write
@@ -38,7 +38,6 @@ import (
 
 	"podcount/internal/api/object"
 	"podcount/internal/api/retry"
-	"podcount/internal/run/process"
 	"podcount/internal/view/observe"
 )
 
@@ -148,7 +147,7 @@ func (m *Manager) endOnce(after string) {
 // describeLeft names the objects that -once could not correct. It returns "" if there are none.
 func (c *Controller) describeLeft() string {
 	const maxNames = 10
-	if unknown := c.unknown.Load(); unknown != nil && process.IsClosed(c.begun) {
+	if unknown := c.unknown.Load(); unknown != nil && c.HasBegun() {
 		return fmt.Sprintf("%s cannot find out which objects need work: %v", c.Name, *unknown)
 	}
 	var names []string
@@ -179,7 +178,7 @@ func (m *Manager) summarize() {
 	m.summarized.Do(func() {
 		for _, c := range m.controllers {
 			summary := c.summary()
-			if !process.IsClosed(c.begun) || summary.Noun == "" {
+			if !c.HasBegun() || summary.Noun == "" {
 				continue
 			}
 			failed := c.observer.Failing()

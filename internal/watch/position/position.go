@@ -77,9 +77,9 @@ func New(o Options) *Position {
 	return p
 }
 
-// TakeNext returns the version from which the next watch resumes, or "" if a list is due. A list that was demanded is
-// due from now on, and the demand is met.
-func (p *Position) TakeNext() (version string) {
+// TakeNext returns the version from which the next watch resumes, unless a list is due. A list that was demanded is due
+// from now on, and the demand is met.
+func (p *Position) TakeNext() (version string, isListDue bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.demanded != "" && p.version != "" { // Otherwise a list is due already, for a reason of its own.
@@ -87,7 +87,7 @@ func (p *Position) TakeNext() (version string) {
 		p.why = p.demanded
 	}
 	p.demanded = ""
-	return p.version
+	return p.version, p.version == ""
 }
 
 // MoveTo notes that the store has all changes up to this version, which the server has just sent. Confirm may return

@@ -71,7 +71,9 @@ func (p *testPosition) startConfirm(ctx context.Context) <-chan error {
 
 func (p *testPosition) wantNext(t *testing.T, when, version, reason string) {
 	t.Helper()
-	testkit.WantEqual(t, "version "+when, p.TakeNext(), version)
+	next, isListDue := p.TakeNext()
+	testkit.WantEqual(t, "version "+when, next, version)
+	testkit.WantEqual(t, "a list is due "+when, isListDue, version == "")
 	testkit.WantEqual(t, "reason for a list "+when, p.BeginList().Reason, reason)
 }
 
