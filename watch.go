@@ -44,7 +44,6 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"podcount/internal/api/events"
@@ -81,11 +80,9 @@ type Reflector[T object.Object[T]] struct {
 	kind        object.Kind[T]
 	once        bool // see ReflectorOptions
 
-	report     *observe.CacheReport // makes log lines, metrics and more of what happens
-	position   *position.Position   // from where the next watch resumes, or that a list is due
-	presence   *presence.Presence   // whether a resource under /apis/ is installed; not run for others
-	synced     chan struct{}        // closed by markSynced
-	markSynced func()               // closes synced, unless it is closed
+	report   *observe.CacheReport // makes log lines, metrics and more of what happens
+	position *position.Position   // from where the next watch resumes, or that a list is due
+	presence *presence.Presence   // whether a resource under /apis/ is installed; not run for others
 
 	// While listAndWatch runs, only its goroutine uses these, and the timer of noteOpened the backoff, which any
 	// goroutine may use. Before that, NeedLabels replaces the decoder. After it, onRemoved resets the judge.
@@ -129,10 +126,8 @@ func NewReflector[T object.Object[T]](o ReflectorOptions[T]) *Reflector[T] {
 		kind:    o.Kind,
 		once:    o.Once,
 		report:  report,
-		synced:  make(chan struct{}),
 		backoff: o.ServerBackoff.Join(),
 	}
-	r.markSynced = sync.OnceFunc(func() { close(r.synced) })
 	r.decoder = object.NewDecoder(&r.kind)
 	r.judge = ending.NewJudge(r.backoff)
 	r.position = position.New(position.Options{
@@ -189,7 +184,7 @@ func (r *Reflector[T]) Run(ctx context.Context) error {
 	}
 	err := r.presence.Run(ctx)
 	if r.once && r.presence.IsMissing() {
-		r.markSynced() // The empty store is complete.
+		r.position.MarkSynced() // The empty store is complete.
 	}
 	return err
 }
@@ -228,7 +223,7 @@ func (r *Reflector[T]) isFinal(err error) bool {
 		return false // Discovery finds out what is wrong: see Presence.Run.
 	}
 	// After a complete list, the selector was right, and a bad request has other reasons.
-	hasList := process.IsClosed(r.synced)
+	hasList := process.IsClosed(r.Synced())
 	isWrongSelector := !hasList && kube.StatusOf(err).Reason == "BadRequest"
 	// With -once, nobody waits for the person who could help.
 	isHopeless := r.once && kube.IsHopeless(err)
@@ -262,10 +257,8 @@ func (r *Reflector[T]) noteListed(list position.ListBegun, version string) {
 	r.listReader.Succeeded()
 	r.auditPlan.Done()
 	r.backoff.Succeeded()
-	// These two come last, because controllers may begin after them: a new leader (see Confirm) after Listed, and any
-	// controller after markSynced.
+	// This comes last, because controllers may begin after it: see Synced and Confirm.
 	r.position.Listed(list, version)
-	r.markSynced()
 }
 
 // publish hands changes to the functions that Subscribe has registered.
@@ -691,7 +684,7 @@ func (r *Reflector[T]) onRemoved() {
 
 // Synced returns a channel that is closed when the first list is complete. With Once, it is also closed when the server
 // does not have the resource.
-func (r *Reflector[T]) Synced() <-chan struct{} { return r.synced }
+func (r *Reflector[T]) Synced() <-chan struct{} { return r.position.Synced() }
 
 // Installed returns how a resource under /apis/ is installed now. It returns nil while the resource is not installed,
 // and for resources under /api/.
@@ -725,8 +718,8 @@ func (r *Reflector[T]) State() observe.CacheState {
 	at := r.position.State()
 	return observe.CacheState{
 		Objects:         r.Len(),
-		IsReady:         at.IsAbsent || process.IsClosed(r.synced),
-		IsSynced:        process.IsClosed(r.synced),
+		IsReady:         at.IsAbsent || process.IsClosed(r.Synced()),
+		IsSynced:        process.IsClosed(r.Synced()),
 		IsAbsent:        at.IsAbsent,
 		IsUnknown:       r.kind.IsOptional() && r.Installed() == nil && !r.presence.IsMissing(),
 		ResourceVersion: at.Version,

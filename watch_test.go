@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -2510,13 +2509,12 @@ func TestListIsRecordedBeforeItCountsAsTheFirst(t *testing.T) {
 		elected := time.Now()
 		confirmed := make(chan error, 1)
 		reflectPods(t, f, func(r *testReflector) {
-			markSynced := r.markSynced
-			r.markSynced = sync.OnceFunc(func() {
+			go func() {
+				<-r.Synced()
 				atOnce, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				confirmed <- r.Confirm(atOnce, elected)
-				markSynced()
-			})
+			}()
 		})
 		testkit.WantError(t, "Confirm", <-confirmed, "")
 		testkit.WantNumber(t, "questions", len(versionQuestions(f)), 0)

@@ -11,6 +11,7 @@ import (
 
 	"podcount/internal/api/kube"
 	"podcount/internal/api/object"
+	"podcount/internal/run/process"
 	"podcount/internal/view/observe"
 	"podcount/internal/watch/ending"
 )
@@ -36,7 +37,8 @@ const AnswerPatience = 2 * time.Minute
 // call back is called while mu is held.
 type Position struct {
 	o          Options
-	tellOthers func() // of a restored backup: see Restores
+	tellOthers func()        // of a restored backup: see Restores
+	synced     chan struct{} // closed by markSyncedLocked
 
 	// Only the loop uses these.
 	isSuspect bool      // the server may have been away, and only then can etcd have been restored
@@ -72,7 +74,7 @@ type Options struct {
 
 // New returns a Position at which a list is due.
 func New(o Options) *Position {
-	p := &Position{o: o, why: "start"}
+	p := &Position{o: o, why: "start", synced: make(chan struct{})}
 	p.tellOthers = o.Restores.Join(func() { p.demandList(restored) })
 	return p
 }
@@ -143,6 +145,22 @@ func (p *Position) BeginList() ListBegun {
 	}
 }
 
+// Synced returns a channel that is closed by the first call of Listed or MarkSynced.
+func (p *Position) Synced() <-chan struct{} { return p.synced }
+
+// MarkSynced notes that the store is complete without a list.
+func (p *Position) MarkSynced() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.markSyncedLocked()
+}
+
+func (p *Position) markSyncedLocked() {
+	if !process.IsClosed(p.synced) {
+		close(p.synced)
+	}
+}
+
 // Listed notes that the store has all objects of a complete list, whose version may be older than those before.
 func (p *Position) Listed(l ListBegun, version string) {
 	p.isSuspect = false
@@ -153,6 +171,7 @@ func (p *Position) Listed(l ListBegun, version string) {
 	}
 	p.listedAsOf = l.At
 	p.moveLocked(version)
+	p.markSyncedLocked()
 	p.mu.Unlock()
 	p.checkForRestore(l.answered, version)
 }
