@@ -50,7 +50,7 @@ func isNil[T object.Object[T]](obj T) bool {
 
 // Lister is what everyone may use of a Store: it reads the objects. It is safe for concurrent use.
 type Lister[T object.Object[T]] struct {
-	mu    sync.RWMutex // guards items, and the fields of the Store that say so
+	mu    sync.RWMutex // guards items, the Mark of each object, and the lower fields of Store
 	items map[string]T // by namespace/name: see Metadata.NamespacedName
 }
 
@@ -82,7 +82,7 @@ type Store[T object.Object[T]] struct {
 	Lister[T]
 	reportsEveryVersion bool // see Reflector.NeedEveryVersion
 
-	// Lister.mu guards the fields below.
+	// Lister.mu guards these.
 	indexes  []index[T]
 	listings uint32 // how many Listings there were; the number of the newest one
 	hasList  bool   // a Listing was committed
@@ -284,7 +284,7 @@ func (s *Store[T]) applyAnswer(obj T) []Delta[T] {
 		return nil
 	}
 	// A list that is being read may have marked the old object: see Listing. Without the mark, Commit would remove the
-	// new one.
+	// new one. If the old one is not marked, the list still brings the object.
 	obj.ObjectMeta().Mark = held.ObjectMeta().Mark
 	return s.setLocked(obj)
 }
@@ -336,7 +336,7 @@ func (l *Listing[T]) CommitExact(version string) (differences, changes []Delta[T
 	for key, obj := range l.waiting {
 		held, isHeld := s.items[key]
 		if isHeld && isNewerThanList(held) {
-			continue
+			continue // It stays without the mark. The loop below leaves it alone, too.
 		}
 		// Compare again, and exactly: Add is fast, but may take equal objects for different ones. Besides, the answer
 		// to a patch may have brought this version since.

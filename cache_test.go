@@ -469,7 +469,7 @@ func managerWithPods(t testing.TB, n int, labels fakekube.Object) *program {
 	m := countingManager(t)
 	crowd := &suite.Crowd{Pods: n, Nodes: n / 400, Labels: labels}
 	listing := m.pods.store.newListing()
-	_, err := m.pods.decoder.List(bytes.NewReader(crowd.Body(true, false)), true, listing.Add)
+	_, err := object.NewDecoder(&m.pods.kind).List(bytes.NewReader(crowd.Body(true, false)), true, listing.Add)
 	if err != nil || listing.count != n {
 		t.Fatalf("listed %d pods with the error %v, want %d pods", listing.count, err, n)
 	}

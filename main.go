@@ -23,9 +23,10 @@
 //
 //	control         runs the controllers; once.go lists what -once, -dry-run and -prune change
 //	control/brakes  writes to objects; lists all that can make a write wait
-//	watch/ending    decides what follows the end of a watch, such as 410
+//	watch/ending    decides what follows the end of a watch, such as 410, and how long to wait after a failed list
 //	watch/position  knows the versions; notices that etcd, the server's database, was restored from a backup
-//	api/object      makes objects of bytes: see Decoder
+//	watch/audit     says when a store is compared with the server
+//	api/object      says what is kept of a pod: see pod.go; makes objects of bytes: see Decoder
 //	api/kube        sends the requests
 //	api/kubeconfig  finds the cluster, and renews the credential: see access.renew in credential.go
 //	api/leader      holds the Lease: see Election.renew
@@ -155,9 +156,9 @@ func Watch[T object.Object[T]](c *Controller, r *Reflector[T], onChange func(Del
 	c.AddCache(r, replayAll)
 	r.Subscribe(func(change Delta[T]) {
 		if !c.HasBegun() {
-			return // replayAll will bring the object.
+			return // The store has the change, so replayAll will bring it.
 		}
-		if c.SkipsChanges() && !change.isReplay() {
+		if c.SkipsChanges() && !change.isReplay() { // A replay may come here after a change of the CRD: see onInstalled.
 			return // -once leaves it to the next run.
 		}
 		handle(change)
@@ -324,8 +325,8 @@ func (c *podCountController) onNodeChange(change Delta[*Node]) {
 	}
 }
 
-// onPodChange adds the nodes whose numbers a change of a pod concerns. With -pod-events, it posts an Event about a new
-// pod.
+// onPodChange adds totalKey if the number of all pods has changed, and the nodes that the pod has left or joined. With
+// -pod-events, it posts an Event about a new pod.
 func (c *podCountController) onPodChange(change Delta[*Pod]) {
 	if change.isReplay() {
 		return // Resync finds the nodes that need work.
@@ -611,13 +612,12 @@ func (c *countController) onPodChange(change Delta[*Pod]) {
 	}
 }
 
-// onCountChange adds a Count that has changed. If only its status has changed, it is added an interval later. Without
-// that wait, two podcounts that disagree would overwrite each other's status every second.
+// onCountChange adds a Count that has changed. If its status has changed, but not its spec, it is added an interval
+// later. Without that wait, two podcounts that disagree would overwrite each other's status every second.
 func (c *countController) onCountChange(change Delta[*Count]) {
 	if change.isReplay() {
-		// All Counts are replayed when their CRD was installed again, or has got a status subresource. Perhaps it keeps
-		// now what it dropped before, so write the status again without a pause. After any other replay, that does no
-		// harm.
+		// All Counts are replayed when their CRD was installed again, or has got a status subresource. Its schema may
+		// now keep what it dropped before, so end the pause of the status. After any other replay, that does no harm.
 		c.Brakes.Forget(change.Key())
 	}
 	isStillThere := change.Old != nil && change.New != nil
@@ -628,9 +628,9 @@ func (c *countController) onCountChange(change Delta[*Count]) {
 	}
 }
 
-// viewOf returns a Count as the cache has it. A counts.View knows the status that the Count should have (RightStatus),
-// the part of it that podcount writes (OwnPart), and what people are told (ReportOf). ok is false if the Count is gone,
-// or its CRD.
+// viewOf returns a Count as the cache has it. A counts.View has the status that podcount would write (RightStatus), to
+// be compared with OwnPart of the current status, and what people are told (ReportOf). ok is false if the Count is
+// gone, or its CRD.
 func (c *countController) viewOf(key Key) (view counts.View, ok bool) {
 	count := c.counts.Get(key)
 	installed := c.counts.Installed()
@@ -658,15 +658,14 @@ func (c *countController) reconcile(ctx context.Context, key Key) (Result, error
 // compare compares the status of a Count with the right one.
 func (c *countController) compare(view counts.View) *brakes.Comparison {
 	right := view.RightStatus(c.countPods(view.Count))
-	isRight := func(count *Count) bool { return view.OwnPart(count.Status) == right }
 	status := brakes.Field{
 		Name:    "status",
 		From:    brakes.Value{Text: view.Status.Text(), Exists: true},
 		To:      brakes.Value{Text: right.Text(), Exists: right.Count != ""}, // "" if the spec was never valid
-		IsWrong: !isRight(view.Count),
+		IsWrong: view.OwnPart(view.Status) != right,
 	}
-	// Store the report before the write. If the answer is lost, the next try finds the status right, and still has to
-	// post the Events.
+	// Keep the previous report before the write. If the answer is lost, the next try finds the status right, and only
+	// the previous report shows that Events are still to be posted.
 	previous := c.reports.KeepPrevious(view)
 	return &brakes.Comparison{
 		Kind:   "count",
@@ -674,7 +673,7 @@ func (c *countController) compare(view counts.View) *brakes.Comparison {
 		Fields: []brakes.Field{status},
 		Patch: func(ctx context.Context, _ []brakes.Field) ([]string, error) {
 			droppedFrom := func(answer *Count) []string {
-				if isRight(answer) {
+				if view.OwnPart(answer.Status) == right {
 					return nil
 				}
 				return []string{status.Name}
@@ -706,7 +705,7 @@ func (c *countController) summary() (summary Summary) {
 	for _, count := range c.counts.All() {
 		summary.All++
 		view, ok := c.viewOf(count.Key())
-		if ok && view.RightStatus(c.countPods(count)) != view.OwnPart(count.Status) {
+		if ok && view.RightStatus(c.countPods(view.Count)) != view.OwnPart(view.Status) {
 			summary.Wrong++
 		}
 	}
@@ -839,7 +838,8 @@ func newProgram(
 		started:  time.Now(),
 		restores: &position.Restores{},
 	}
-	// The functions here use the manager and the overview, which are made later. Nobody calls them before manager.Run.
+	// labelsAge, OnOver and Incomplete use the overview and the manager, which are made later. Nobody calls them before
+	// manager.Run.
 	labelsAge := func() []any { return p.overview.LabelsAge() }
 	p.serverOutage = logging.NewServerOutage(sinks.Log, kube.IsUnanswered, labelsAge)
 	p.serverBackoff = retry.NewShared(retry.SharedOptions{

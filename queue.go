@@ -49,7 +49,7 @@ type queueItem struct {
 	dirty bool
 
 	stage      queueStage
-	stageBegan time.Time // when the key became ready, or when a worker took it; not changed when it begins to wait
+	stageBegan time.Time // when the key became ready, or when a worker took it; kept after that, for the time that the work took
 
 	addAt   time.Time    // when AddAfter or RequeueAfter makes the key dirty, or zero
 	failing *keyFailures // nil if the last reconcile has succeeded, or if there was none
@@ -224,8 +224,8 @@ func (q *Queue) Done(key Key, result Result, err error) {
 	q.settleLocked("done", item)
 }
 
-// backOffLocked makes a key that failed wait, and returns how long. If retryAfter is above 0, the first failures of a
-// streak wait as long as it says. Later ones wait for retryAfter or the backoff, whichever is longer: see retry.Streak.
+// backOffLocked makes a key that failed wait, and returns how long. A retryAfter above 0 replaces the backoff, but only
+// three times in a streak. After that, the longer of the two counts: see retry.Streak.
 func (q *Queue) backOffLocked(item *queueItem, retryAfter time.Duration, err error) (wait time.Duration) {
 	now := time.Now()
 	if item.failing == nil {
@@ -348,7 +348,7 @@ func (q *Queue) LastTakenAt() time.Time {
 func (q *Queue) Prefer(isUrgent func(Key) bool) { q.isUrgent = isUrgent }
 
 // maxUrgentInARow is how many urgent keys in a row go before an ordinary one has its turn. Urgent keys count even if no
-// ordinary key was ready when they went.
+// ordinary key was ready when they went, so an ordinary key may have its turn at once.
 const maxUrgentInARow = 3
 
 // readyLine are the keys that are ready, in the order in which they came. Urgent keys go first, but an ordinary key has

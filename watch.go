@@ -84,8 +84,8 @@ type Reflector[T object.Object[T]] struct {
 	position *position.Position   // from where the next watch resumes, or that a list is due
 	presence *presence.Presence   // whether a resource under /apis/ is installed; not run for others
 
-	// While listAndWatch runs, only its goroutine uses these, and the timer of noteOpened the backoff, which any
-	// goroutine may use. Before that, NeedLabels replaces the decoder. After it, onRemoved resets the judge.
+	// While listAndWatch runs, only its goroutine uses these. There is one exception: the timer of noteOpened uses the
+	// backoff, which any goroutine may use. After listAndWatch has ended, onRemoved resets the judge.
 	decoder    *object.Decoder[T]
 	backoff    *retry.Member // the waits while the server does not answer at all
 	judge      *ending.Judge // says what follows the end of a watch; has the waits of a server that answers
@@ -128,7 +128,6 @@ func NewReflector[T object.Object[T]](o ReflectorOptions[T]) *Reflector[T] {
 		report:  report,
 		backoff: o.ServerBackoff.Join(),
 	}
-	r.decoder = object.NewDecoder(&r.kind)
 	r.judge = ending.NewJudge(r.backoff)
 	r.position = position.New(position.Options{
 		Resource: o.Kind.Resource,
@@ -153,10 +152,7 @@ func NewReflector[T object.Object[T]](o ReflectorOptions[T]) *Reflector[T] {
 }
 
 // NeedLabels makes the store keep the labels with these keys. All other labels are dropped to save memory.
-func (r *Reflector[T]) NeedLabels(keys ...string) {
-	r.kind.Labels = append(r.kind.Labels, keys...)
-	r.decoder = object.NewDecoder(&r.kind)
-}
+func (r *Reflector[T]) NeedLabels(keys ...string) { r.kind.Labels = append(r.kind.Labels, keys...) }
 
 // NeedWholeObjects makes the reflector request spec and status. Otherwise, of pods and nodes it requests only metadata,
 // which is much less work for both sides.
@@ -172,13 +168,15 @@ func (r *Reflector[T]) Subscribe(handle func(Delta[T])) { r.subscribers.Subscrib
 // Run keeps the store equal to what the server has until ctx ends, and then returns nil. It returns early in three
 // cases:
 //   - It returns nil if Once is set and the server does not have the resource.
-//   - It returns an error if Once is set and only a person can help: see kube.IsHopeless. The request that failed is a
-//     list if the resource is under /api/. Under /apis/ it is discovery, which asks what resources the server has.
+//   - It returns an error if Once is set and a request is hopeless, because the server's host does not exist or its
+//     certificate is wrong: see kube.IsHopeless. The request is a list for a resource under /api/. Under /apis/, it is
+//     discovery, which asks what resources the server has.
 //   - It returns an error that wraps a *kube.Status if the server rejects a list of a resource under /api/ as a bad
 //     request, and no list has succeeded yet. Then a selector is wrong, and a retry would not help.
 func (r *Reflector[T]) Run(ctx context.Context) error {
 	r.report.Begin()
 	defer r.report.End()
+	r.decoder = object.NewDecoder(&r.kind) // Nobody calls the Need methods any more.
 	if !r.kind.IsOptional() {
 		return r.listAndWatch(ctx)
 	}
@@ -208,16 +206,16 @@ func (r *Reflector[T]) listAndWatch(ctx context.Context) error {
 		}
 		if err != nil && ctx.Err() == nil {
 			wait = r.judge.WaitAfterFailure(err)
-			r.report.ListFailed(err) // last: WaitAfterFailure logs an outage, and then ListFailed logs nothing
+			r.report.ListFailed(err) // It logs nothing if WaitAfterFailure has just logged that the server is away.
 		}
-		endPause := r.position.BeginPause(wait) // A new leader asks the server nothing meanwhile: see Confirm.
+		endPause := r.position.BeginPause(wait) // A Confirm that waits for this loop asks nothing during the pause.
 		r.backoff.Sleep(ctx, wait)              // It may return early.
 		endPause()
 	}
 	return nil
 }
 
-// isFinal reports whether Run must give up after the error of a list, because a retry would not help.
+// isFinal reports whether Run must give up after the error of a list or an audit, because a retry would not help.
 func (r *Reflector[T]) isFinal(err error) bool {
 	if r.kind.IsOptional() {
 		return false // Discovery finds out what is wrong: see Presence.Run.
@@ -558,8 +556,8 @@ func withUID(patch map[string]any, uid string) map[string]any {
 
 // checkOldEvent checks an event that is not newer than the version which the watch has reached. If the store knows it,
 // it is a repetition, and checkOldEvent returns nil. Otherwise the versions contradict each other. Suppose that the
-// watch has reached 900, and then brings an unknown change with 850. Then 900 was false, whatever has named it, and the
-// store would ignore all changes up to 900.
+// watch has reached 900, and then brings an unknown change with 850. Then the server has never had 900, though it named
+// it, and handleEvent would drop all changes up to 900 as old.
 func (r *Reflector[T]) checkOldEvent(event object.WatchEvent[T], version string) error {
 	meta := event.Object.ObjectMeta()
 	var isRepeat bool
@@ -582,7 +580,7 @@ type auditTarget[T object.Object[T]] struct{ *Reflector[T] }
 
 // HasServerCaughtUp asks whether the server has come as far as the newest object in the store.
 func (a auditTarget[T]) HasServerCaughtUp(ctx context.Context) (bool, error) {
-	// No watch is open meanwhile, so the next one has the usual time to reach the answers to patches.
+	// No watch is open during an audit. So give the next one the usual time to reach the answers to patches.
 	a.position.AllowCatchUp()
 	return a.position.AskIfCaughtUp(ctx, a.store.newestHeld())
 }
@@ -614,7 +612,7 @@ func (a auditTarget[T]) Correct(ctx context.Context, version string) (drift []ob
 	differences, changes := listing.CommitExact(version)
 	a.publish(subscribers.Watches, changes...)
 	a.listReader.Succeeded()
-	a.position.MoveTo(version) // It is the same version, but now the server has confirmed it.
+	a.position.MoveTo(version) // It is the same version, but now the server has confirmed it, which may end Confirm.
 	return driftOf(&a.kind, differences), nil
 }
 

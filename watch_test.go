@@ -1512,6 +1512,7 @@ func TestListOfTooManyObjectsIsAnError(t *testing.T) {
 		client := newAnonymousClient(fixture.Network(t, f).Dial, quietLog())
 		defer client.Close()
 		r := newPodCache(client, quietLog(), *podKind("app"))
+		r.decoder = object.NewDecoder(&r.kind) // as Run does
 		for pods := range 4 {
 			listing := r.store.newListing()
 			listing.count = listLimit - 2
@@ -2719,6 +2720,7 @@ func benchmarkWatch(b *testing.B, listen func(*trace.Trace) (stop func())) {
 		Restores:      &position.Restores{},
 		ServerOutage:  logging.NewServerOutage(log, kube.IsUnanswered, nil),
 	})
+	r.decoder = object.NewDecoder(&r.kind) // as Run does
 	b.ReportAllocs()
 	for b.Loop() {
 		request := r.newRequest("")

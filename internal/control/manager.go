@@ -102,7 +102,8 @@ func (m *Manager) Controllers() []*Controller { return m.controllers }
 // Before Run, the client must have the election as its permit.
 func (m *Manager) UseElection(election *leader.Election) { m.election = election }
 
-// Lose stops everything at once, because another replica may lead: the process with err, and then its requests.
+// Lose stops everything at once, because another replica may lead. It makes err the error of the process, and cuts off
+// its requests.
 func (m *Manager) Lose(err error) {
 	m.options.Life.StopWith(err)
 	m.options.Life.CutRequests(err)
@@ -118,8 +119,9 @@ func (m *Manager) tellOfLease(what string) {
 // Leading returns a channel that is closed once this replica leads.
 func (m *Manager) Leading() <-chan struct{} { return m.leading }
 
-// RetryWrites makes the controllers retry what they could not write while the API server was away. It answers again. If
-// it comes and goes, writes wait for their own backoffs.
+// RetryWrites must be called when the API server answers again. It makes the controllers retry what they could not
+// write while it was away, but not more often than every 30 s: if the server comes and goes, keys wait for their own
+// backoffs.
 func (m *Manager) RetryWrites() {
 	if !m.writesAgain.Allow() {
 		return
@@ -216,7 +218,7 @@ func (m *Manager) awaitEnd(step string, ended <-chan struct{}, limit context.Con
 }
 
 // runControllers runs the controllers and their caches until podcount stops, or until -once is done. It returns when
-// everything in flight is finished. The error is that of a run of -once that was stopped too early.
+// everything in flight is finished, or was given up. The error is that of a run of -once that was stopped too early.
 func (m *Manager) runControllers() (cutShort error) {
 	life := m.options.Life
 	for _, c := range m.controllers {

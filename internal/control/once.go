@@ -1,11 +1,11 @@
 package control
 
-// This is what -once, -dry-run and -prune change while podcount runs. options.check has the rules for flags.
+// This is what -once, -dry-run and -prune change while podcount runs. Package options has the rules for flags.
 //
 //	what                  how it changes                                                 where
 //	-once
 //	  the log             no line of stdout is lost while somebody reads it              logging.Outputs
-//	  a list, discovery   an error that only a person can mend ends the run              Reflector.isFinal, Presence.Run
+//	  a list, discovery   a host that does not exist, or a wrong certificate, ends it    Reflector.isFinal, Presence.Run
 //	  a missing resource  nobody waits until it is installed                             Presence.Run, Reflector.onMissing
 //	                      its empty cache counts as complete                             Reflector.Run
 //	  the first lists     have 2 min at most                                             Manager.limitFirstLists
@@ -16,6 +16,7 @@ package control
 //	  the end             comes when no key has work and tries left, or by -once-timeout Manager.endOnce
 //	  the last lines      say what was done; what is left to do is an error              Manager.summarize, endOnce
 //	  a stop              before the end is an error                                     Options.ErrStoppedEarly
+//	  the page            shows that it is a run of -once                                Overview.mode
 //	-dry-run
 //	  a write             is only logged, and waits for no turn                          Brakes.Correct, restOrAwaitTurn
 //	  an Event            is only logged                                                 program.newRecorder
@@ -63,7 +64,6 @@ func (m *Manager) startOnceTimers() {
 }
 
 // limitFirstLists ends -once if a first list is not complete in time. Until then, it says which lists -once waits for.
-// The log names the reasons less often.
 func (m *Manager) limitFirstLists(timeout time.Duration) {
 	givesUpAt := time.Now().Add(timeout)
 	for {

@@ -56,8 +56,8 @@ func (c *Config) Close() {
 type Credential struct {
 	Token string // a bearer token, or ""
 
-	// TLS has the client certificate, and the CA of the server. It must not be modified. Two credentials have the same
-	// pointer if their certificates, keys and CAs are equal.
+	// TLS has the client certificate, and the CA of the server. It must not be modified. A credential has the same
+	// pointer as the one before it if the certificate, its key and the CA have not changed.
 	TLS *tls.Config
 
 	// Tried describes the credential without its secrets, for the error if the server answers 401.

@@ -330,7 +330,7 @@ func (e *Election) endTermLocked() {
 	}
 }
 
-// IsLost reports whether this replica has led, and has lost the lease. It does so before the term ends.
+// IsLost reports whether this replica has led, and has lost the lease. It is known by the time the term ends.
 func (e *Election) IsLost() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -117,7 +117,7 @@ func (e *Election) giveBack(current lease, now time.Time) (leaseSpec, error) {
 
 // update changes the lease, and returns the time just before the change was sent. If another client has changed the
 // lease since it was last read, update tries once more. It takes at most half of RenewDeadline, which leaves time for
-// another call.
+// another, shorter call.
 func (e *Election) update(ctx context.Context, change leaseChange) (sentAt time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, e.options.RenewDeadline/2)
 	defer cancel()

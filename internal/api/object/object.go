@@ -38,8 +38,8 @@ type Object[T any] interface {
 type Meta struct {
 	objectmeta.Metadata
 
-	// Mark is for whoever keeps the object, who says what guards it. It stands here because a map of marks would need
-	// far more memory.
+	// Mark is for the Store that keeps the object, and guarded by its lock. It stands here because a map of marks would
+	// need far more memory.
 	Mark uint32
 }
 

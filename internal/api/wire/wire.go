@@ -127,8 +127,8 @@ func (m ListMeta) check() error {
 type Event struct {
 	Type string // cut off if it is longer than any type of Kubernetes
 
-	// Status is set if the type is ERROR. It is nil for other types, and if an ERROR in protobuf has no object. If the
-	// object is not a Status, or too large for one, its message quotes the beginning.
+	// Status is set if the type is ERROR. It is nil for other types, and if an ERROR in protobuf has no object. In JSON,
+	// if the object is not a Status, or too large for one, the message of Status quotes the beginning.
 	Status *Status
 
 	// Size is the size of the frame in bytes, with the white space before it.

@@ -56,7 +56,7 @@ type Options struct {
 
 	QPS      float64       // how many objects are written in a second
 	Burst    int           // how many may be written at once after a pause
-	Interval time.Duration // how long an object is left alone after a write
+	Interval time.Duration // how long an object is left alone after a write, unless CoolDown is set, or if it is gone
 
 	AddAfter func(object.Key, time.Duration) // Queue.AddAfter of the controller
 	Wrote    func(object.Key)                // gets each object that was written, if the server has kept all of it
@@ -152,7 +152,7 @@ func (b *Brakes) Correct(ctx context.Context, key object.Key, compare func() *Co
 		return nil
 	}
 	for _, f := range now.Fields {
-		// The absence of a field does not show that the server keeps it, even if it should be absent.
+		// That a field is absent, as it should be, does not prove that the server would keep a value.
 		if !f.IsWrong && f.To.Exists {
 			b.noteKept(key, now, f)
 		}

@@ -20,18 +20,23 @@ func (c *commandLine) check() error {
 	if c.Prune {
 		c.Once = true
 	}
-	return cmp.Or(
-		c.checkFlagsOfManifest(),
-		c.checkNamespaces(),
-		c.chooseControllers(),
-		c.checkSelectors(),
-		c.checkLabels(),
-		c.checkValues(),
-		c.checkAddresses(),
-		c.checkManifest(),
-		c.checkPageToken(),
-		c.checkLease(),
-	)
+	for _, check := range []func() error{
+		c.checkFlagsOfManifest,
+		c.checkNamespaces,
+		c.chooseControllers,
+		c.checkSelectors,
+		c.checkLabels,
+		c.checkValues,
+		c.checkAddresses,
+		c.checkManifest,
+		c.checkPageToken,
+		c.checkLease,
+	} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checkFlagsOfManifest refuses a flag that only changes the manifest if there is no -manifest. Whoever has forgotten

@@ -2,9 +2,10 @@
 //
 // The last watch has ended at that version. So any difference is a fault, and not the passage of time: a watch has
 // missed a change, or etcd was restored from a backup. A list without a version cannot prove a fault, and might not
-// even find it. Since Kubernetes 1.34, such a list comes from the watch cache, which is what may have lost the change
-// (https://github.com/kubernetes/kubernetes/issues/123072). A list at an exact version comes from etcd if the server's
-// cache differs from etcd. https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
+// even find it. By default since Kubernetes 1.31, and always since 1.34, such a list comes from the watch cache, which
+// is what may have lost the change (https://github.com/kubernetes/kubernetes/issues/123072). A list at an exact version
+// comes from etcd if the server's cache differs from etcd.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
 package audit
 
 import (

@@ -23,8 +23,9 @@ const (
 // Brief is how long a watch must last to count as working.
 const Brief = time.Second
 
-// ErrContradiction means that the server has named a version that is newer than all it has. As the store ignores what
-// is older than it knows, such a version would make it ignore all changes from then on.
+// ErrContradiction means that the server has named a version that is newer than all it has. If a watch has reached a
+// false version, all changes up to that version are taken for old ones, and dropped. If the answer to a patch had it,
+// the same happens to the changes of that object.
 var ErrContradiction = errors.New("the server's versions contradict each other")
 
 // End is how a watch ended, and what it brought.
@@ -68,8 +69,7 @@ type Outcome struct {
 	HasOwnBackoff bool
 
 	// RelistAfter is how many fruitless watches in a row, including this one, lead to a list, however the others ended.
-	// 0 means that this one was not fruitless. A list, and a watch that has brought news, begin a new row; if such a
-	// watch ends like this, it is the first in that row.
+	// 0 means that this one was not fruitless. A new row begins after a list, and with a watch that has brought news.
 	RelistAfter int
 
 	is func(circumstances) bool
@@ -141,7 +141,7 @@ var Outcomes = []Outcome{
 	{
 		Name:        "contradiction",
 		When:        "an event shows that an earlier version was false",
-		Why:         "the false version makes the store ignore all that follows; a list is the truth, whatever its version",
+		Why:         "changes up to the false version are taken for old and dropped; a list is the truth, whatever its version",
 		Meaning:     "The server's versions contradict each other, so changes may be lost. podcount lists again.",
 		Problem:     "cannot trust the watch",
 		RelistAfter: 1,

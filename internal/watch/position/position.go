@@ -176,7 +176,7 @@ func (p *Position) Listed(l ListBegun, version string) {
 	p.checkForRestore(l.answered, version)
 }
 
-// Opened notes that a watch is open, and keeps the store up to date.
+// Opened notes that a watch is open, which keeps the store up to date.
 func (p *Position) Opened() {
 	if p.openSince.IsZero() {
 		p.openSince = time.Now()
@@ -289,8 +289,9 @@ func (p *Position) PatchAnswered(version string) {
 func (p *Position) CheckAnswers() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	isAnswerAhead := p.newestKnownLocked() != p.version
 	isPatient := time.Since(p.answeredAt) < AnswerPatience || time.Since(p.openSince) < AnswerPatience
-	if p.newestKnownLocked() == p.version || isPatient {
+	if !isAnswerAhead || isPatient {
 		return nil
 	}
 	return fmt.Errorf("%w: an answer had version %s %v ago, and the watch is still at %s",

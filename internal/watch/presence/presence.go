@@ -67,11 +67,12 @@ type Options struct {
 	// Serve runs while the resource is installed, until its context ends.
 	Serve func(context.Context)
 
-	OnInstalled func() // the resource was installed, or its description has changed
+	OnInstalled func() // the resource was installed, or has got or lost its subresource status
 	OnMissing   func() // it has turned out that the resource is not installed
 	OnRemoved   func() // the resource was removed, and Serve has ended
 
-	// Once makes Run return if the server does not have the resource, or if only a person can help.
+	// Once makes Run return if the server does not have the resource, or if a question is hopeless: see
+	// kube.IsHopeless.
 	Once bool
 }
 
