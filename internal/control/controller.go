@@ -122,9 +122,6 @@ func (c *Controller) SkipsChanges() bool { return c.tally != nil }
 // Caches returns the caches that the controller watches.
 func (c *Controller) Caches() iter.Seq[Cache] { return maps.Keys(c.caches) }
 
-// Begun returns a channel that is closed when the controller begins to work.
-func (c *Controller) Begun() <-chan struct{} { return c.begun }
-
 // Looking returns a stopwatch that runs while the controller looks for work.
 func (c *Controller) Looking() *process.Stopwatch { return &c.looking }
 

@@ -59,7 +59,7 @@ func (v *Overview) setGauges() {
 		m.Remove("podcount_pods")
 	}
 	for _, c := range v.Controllers {
-		if process.IsClosed(c.Begun()) {
+		if c.HasBegun() {
 			observe.QueueStateOf(c.Keys()).SetGauges(m, c.Name)
 		}
 	}

@@ -158,7 +158,7 @@ func (v *Overview) controller(c *control.Controller) page.Controller {
 	queue := observe.QueueStateOf(c.Keys())
 	state := page.Controller{
 		Name:         c.Name,
-		HasBegun:     process.IsClosed(c.Begun()),
+		HasBegun:     c.HasBegun(),
 		Waits:        v.whatDelays(c),
 		Ready:        queue.Ready,
 		Waiting:      queue.Waiting,
@@ -185,7 +185,7 @@ func (v *Overview) controller(c *control.Controller) page.Controller {
 
 // whatDelays says what a controller waits for before it begins. It returns "" if the controller has begun.
 func (v *Overview) whatDelays(c *control.Controller) string {
-	if process.IsClosed(c.Begun()) {
+	if c.HasBegun() {
 		return ""
 	}
 	var incomplete []string
