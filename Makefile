@@ -88,7 +88,7 @@ sweep: ## let each request fail in each way: all of them, or with CASE='list pod
 	CASE="$${CASE:-all}" go test -count=1 -timeout 0 -run '^TestSweep$$'
 
 mutants: ## break podcount on purpose, and check that a test fails: in each way, or with ONLY='NAME NAME' in these
-	@set -f; go run ./lab/mutants $$ONLY
+	@set -f; go run ./lab/mutants/command $$ONLY
 
 e2e: ## run the behaviours on a real cluster: make e2e KUBECONFIG=FILE [CONTEXT=NAME]
 	@[ '$(origin KUBECONFIG)' = override ] && [ -n "$$KUBECONFIG" ] || { \

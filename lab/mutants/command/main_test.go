@@ -14,7 +14,7 @@ import (
 )
 
 func TestEachMutantFits(t *testing.T) {
-	if _, err := readAll(os.DirFS("../..")); err != nil {
+	if _, err := readAll(os.DirFS("../../..")); err != nil {
 		t.Error(err)
 	}
 }

@@ -91,7 +91,7 @@ func parse(file, text string) ([]mutant, error) {
 			mutants = append(mutants, mutant{place: place, name: name, why: why})
 			isBetween = false
 		case isBetween || !mutants[len(mutants)-1].add(line, dir):
-			return nil, fmt.Errorf("%s: %q cannot stand here: see `go doc ./lab/mutants`", place, line)
+			return nil, fmt.Errorf("%s: %q cannot stand here: see `go doc ./lab/mutants/command`", place, line)
 		}
 	}
 	return mutants, nil
