@@ -16,28 +16,30 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"podcount/lab/mutants"
 )
 
 // A trial tries mutants on copies of the checkout.
 type trial struct {
 	ctx        context.Context
 	out        io.Writer
-	mutants    []mutant
+	mutants    []mutants.Mutant
 	dir        string   // has the copies
 	copies     []string // their directories
 	processors int      // for each command
 
 	mu        sync.Mutex // guards what follows
 	tried     int
-	unnoticed []mutant // by the tests that they name
+	unnoticed []mutants.Mutant // by the tests that they name
 	problems  []error
 }
 
 // newTrial makes the copies. The caller must call close, which deletes them.
-func newTrial(ctx context.Context, mutants []mutant, out io.Writer) (*trial, error) {
+func newTrial(ctx context.Context, chosen []mutants.Mutant, out io.Writer) (*trial, error) {
 	dir, err := os.MkdirTemp("", "mutants")
-	count := min(runtime.NumCPU(), len(mutants))
-	t := &trial{ctx: ctx, out: out, mutants: mutants, dir: dir, processors: runtime.NumCPU() / count}
+	count := min(runtime.NumCPU(), len(chosen))
+	t := &trial{ctx: ctx, out: out, mutants: chosen, dir: dir, processors: runtime.NumCPU() / count}
 	for i := range count {
 		t.copies = append(t.copies, filepath.Join(dir, fmt.Sprint(i)))
 		err = errors.Join(err, copyCheckout(t.copies[i]))
@@ -105,15 +107,15 @@ func onEach[T any](copies []string, jobs []T, do func(dir string, job T)) {
 
 // checkTests looks whether the tests that the mutants name exist, and pass without any mutant.
 func (t *trial) checkTests() {
-	tests := map[string][]named{}
+	tests := map[string][]mutants.Named{}
 	for _, m := range t.mutants {
-		tests[m.test.dir] = append(tests[m.test.dir], m.test)
+		tests[m.Test.Dir] = append(tests[m.Test.Dir], m.Test)
 	}
 	onEach(t.copies, slices.Sorted(maps.Keys(tests)), func(dir, tested string) {
-		output, _ := t.test(dir, mutant{}, tested, "-v", "-timeout=9m", "-run="+pattern(tests[tested]...))
+		output, _ := t.test(dir, mutants.Mutant{}, tested, "-v", "-timeout=9m", "-run="+pattern(tests[tested]...))
 		for _, m := range t.mutants {
-			if m.test.dir == tested && !strings.Contains(output, "--- PASS: "+underscored(m.test.name)+" ") {
-				t.fail("%s: without a mutant, %q has not run, or does not pass:\n%s", m.place, m.test.name, output)
+			if m.Test.Dir == tested && !strings.Contains(output, "--- PASS: "+underscored(m.Test.Name)+" ") {
+				t.fail("%s: without a mutant, %q has not run, or does not pass:\n%s", m.Place, m.Test.Name, output)
 				return
 			}
 		}
@@ -121,20 +123,20 @@ func (t *trial) checkTests() {
 }
 
 // try tries a mutant with the test that it names.
-func (t *trial) try(dir string, m mutant) {
+func (t *trial) try(dir string, m mutants.Mutant) {
 	began := time.Now()
-	output, err := t.test(dir, m, m.test.dir, "-timeout=90s", "-run="+pattern(m.test))
+	output, err := t.test(dir, m, m.Test.Dir, "-timeout=90s", "-run="+pattern(m.Test))
 	var result string
 	switch {
 	case t.ctx.Err() != nil:
 		return
 	case err == nil:
-		result = "not noticed by " + m.test.name
+		result = "not noticed by " + m.Test.Name
 	case testsFailed.MatchString(output):
-		result = "noticed by " + m.test.name
+		result = "noticed by " + m.Test.Name
 	default:
 		result = "does not compile"
-		t.fail("%s: %s does not compile: %w\n%s", m.place, m.name, err, output)
+		t.fail("%s: %s does not compile: %w\n%s", m.Place, m.Name, err, output)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -142,13 +144,13 @@ func (t *trial) try(dir string, m mutant) {
 	if err == nil {
 		t.unnoticed = append(t.unnoticed, m)
 	}
-	fmt.Fprintf(t.out, "%d/%d %s: %s (%s)\n", t.tried, len(t.mutants), m.name, result, since(began))
+	fmt.Fprintf(t.out, "%d/%d %s: %s (%s)\n", t.tried, len(t.mutants), m.Name, result, since(began))
 }
 
 // tryAllTests tries a mutant that its own test does not notice: with all tests of that package, with the simulation,
 // and with all others.
-func (t *trial) tryAllTests(dir string, m mutant) {
-	for _, args := range [][]string{{m.test.dir}, {".", "-run=^TestSimulation$"}, {"..."}} {
+func (t *trial) tryAllTests(dir string, m mutants.Mutant) {
+	for _, args := range [][]string{{m.Test.Dir}, {".", "-run=^TestSimulation$"}, {"..."}} {
 		args = append(args, "-timeout=9m")
 		output, err := t.test(dir, m, args[0], args[1:]...)
 		switch {
@@ -157,19 +159,19 @@ func (t *trial) tryAllTests(dir string, m mutant) {
 		case err == nil:
 			continue
 		case !testsFailed.MatchString(output):
-			t.fail("%s: %s does not compile: %w\n%s", m.place, m.name, err, output)
+			t.fail("%s: %s does not compile: %w\n%s", m.Place, m.Name, err, output)
 			return
 		}
-		if sound, err := t.test(dir, mutant{}, args[0], args[1:]...); err != nil {
-			t.fail("%s: without a mutant, tests fail:\n%s", m.place, sound)
+		if sound, err := t.test(dir, mutants.Mutant{}, args[0], args[1:]...); err != nil {
+			t.fail("%s: without a mutant, tests fail:\n%s", m.Place, sound)
 			return
 		}
 		failed := failedTest.FindAllString(output, -1)
 		noticed := strings.TrimPrefix(failed[len(failed)-1], "--- FAIL: ")
-		fmt.Fprintf(t.out, "%s\n%s: %s is noticed by %s: name that\n", output, m.place, m.name, noticed)
+		fmt.Fprintf(t.out, "%s\n%s: %s is noticed by %s: name that\n", output, m.Place, m.Name, noticed)
 		return
 	}
-	t.fail("%s: no test notices %s: %s", m.place, m.name, m.why)
+	t.fail("%s: no test notices %s: %s", m.Place, m.Name, m.Why)
 }
 
 // fail adds a problem.
@@ -180,8 +182,8 @@ func (t *trial) fail(format string, args ...any) {
 }
 
 // test runs tests of a package in a copy, which it breaks as a mutant says, and mends at the end.
-func (t *trial) test(dir string, m mutant, tested string, flags ...string) (output string, err error) {
-	for name, broken := range m.broken {
+func (t *trial) test(dir string, m mutants.Mutant, tested string, flags ...string) (output string, err error) {
+	for name, broken := range m.Broken {
 		file := filepath.Join(dir, name)
 		sound, err := os.ReadFile(file)
 		if err != nil {
@@ -214,10 +216,10 @@ var (
 )
 
 // pattern returns the value of -run for tests and subtests.
-func pattern(tests ...named) string {
+func pattern(tests ...mutants.Named) string {
 	patterns := make([]string, len(tests))
 	for i, test := range tests {
-		quoted := regexp.QuoteMeta(underscored(test.name))
+		quoted := regexp.QuoteMeta(underscored(test.Name))
 		patterns[i] = "^" + strings.ReplaceAll(quoted, "/", "$/^") + "$"
 	}
 	return strings.Join(patterns, "|")

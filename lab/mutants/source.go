@@ -1,4 +1,4 @@
-package main
+package mutants
 
 import (
 	"errors"
@@ -8,6 +8,7 @@ import (
 	"go/token"
 	"go/types"
 	"io/fs"
+	"maps"
 	"math"
 	"path"
 	"slices"
@@ -17,7 +18,7 @@ import (
 // A source is the files of a checkout, and where they declare what.
 type source struct {
 	fs.FS
-	declared map[named][]span // build constraints allow several of one name
+	declared map[Named][]span // build constraints allow several of one name
 }
 
 // A span is some lines of a file, from first up to but without end, counted from 0.
@@ -28,7 +29,7 @@ type span struct {
 
 // readSource reads what the Go files of a checkout declare.
 func readSource(checkout fs.FS) (source, error) {
-	s := source{checkout, map[named][]span{}}
+	s := source{checkout, map[Named][]span{}}
 	return s, fs.WalkDir(checkout, ".", func(file string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -51,7 +52,7 @@ func (s source) readFile(file string) error {
 	positions := token.NewFileSet()
 	parsed, err := parser.ParseFile(positions, file, text, parser.SkipObjectResolution)
 	note := func(name string, node ast.Node) bool {
-		n := named{path.Dir(file), name}
+		n := Named{path.Dir(file), name}
 		first, last := positions.Position(node.Pos()).Line, positions.Position(node.End()).Line
 		s.declared[n] = append(s.declared[n], span{file, first - 1, last})
 		return false // What a declaration contains is no declaration of the package.
@@ -79,51 +80,66 @@ func nameOf(f *ast.FuncDecl) string {
 	return strings.TrimPrefix(receiver, "*") + "." + f.Name.Name
 }
 
+// Declared returns the functions, methods, types, variables and constants that the Go files of a checkout declare.
+func Declared(checkout fs.FS) ([]Named, error) {
+	s, err := readSource(checkout)
+	return slices.Collect(maps.Keys(s.declared)), err
+}
+
 // where returns the lines of a declaration, or of a whole file.
-func (s source) where(n named) ([]span, error) {
-	if n.dir == "" {
-		return []span{{n.name, 0, math.MaxInt}}, nil
+func (s source) where(n Named) ([]span, error) {
+	if n.Dir == "" {
+		return []span{{n.Name, 0, math.MaxInt}}, nil
 	}
 	if s.declared[n] == nil {
-		return nil, fmt.Errorf("%s has no %s: write its name and its package as they are now", n.dir, n.name)
+		return nil, fmt.Errorf("%s has no %s: write its name and its package as they are now", n.Dir, n.Name)
 	}
 	return s.declared[n], nil
 }
 
 // apply sets what the files that a mutant breaks contain then.
-func (s source) apply(m *mutant) error {
-	if m.test.name == "" || len(m.edits) == 0 {
-		return errors.New("it needs a line `noticed by`, and a change")
+func (s source) apply(m *Mutant) error {
+	broken, err := s.broken(m)
+	if err == nil {
+		m.Broken = broken
 	}
-	function, _, _ := strings.Cut(m.test.name, "/")
-	if _, err := s.where(named{m.test.dir, function}); err != nil {
-		return err
+	return err
+}
+
+// broken places the edits of a mutant, and returns what the files that it breaks contain then.
+func (s source) broken(m *Mutant) (broken map[string]string, err error) {
+	if m.Test.Name == "" || len(m.edits) == 0 {
+		return nil, errors.New("it needs a line `noticed by`, and a change")
+	}
+	function, _, _ := strings.Cut(m.Test.Name, "/")
+	if _, err := s.where(Named{m.Test.Dir, function}); err != nil {
+		return nil, err
 	}
 	for i := range m.edits {
 		if err := s.place(&m.edits[i]); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	// The last one comes first, so that the places of the others stay what they are.
 	slices.SortFunc(m.edits, func(a, b edit) int { return b.at.first - a.at.first })
-	m.broken = map[string]string{}
+	broken = map[string]string{}
 	for i, e := range m.edits {
 		if slices.Equal(e.without('+'), e.without('-')) {
-			return fmt.Errorf("in %s, it changes nothing: write lines with a minus or a plus", e.name)
+			return nil, fmt.Errorf("in %s, it changes nothing: write lines with a minus or a plus", e.Name)
 		}
 		if i > 0 && e.at.file == m.edits[i-1].at.file && e.at.end > m.edits[i-1].at.first {
-			return fmt.Errorf("two of its changes have the same line: %s", e.lines[len(e.lines)-1])
+			return nil, fmt.Errorf("two of its changes have the same line: %s", e.lines[len(e.lines)-1])
 		}
-		if _, isBroken := m.broken[e.at.file]; !isBroken {
+		if _, isBroken := broken[e.at.file]; !isBroken {
 			text, err := fs.ReadFile(s, e.at.file)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			m.broken[e.at.file] = string(text)
+			broken[e.at.file] = string(text)
 		}
-		m.broken[e.at.file] = e.replaceIn(m.broken[e.at.file])
+		broken[e.at.file] = e.replaceIn(broken[e.at.file])
 	}
-	return nil
+	return broken, nil
 }
 
 // replaceIn replaces the lines of an edit in the text of its file. It indents the new ones as the old ones are there.
@@ -139,7 +155,7 @@ func (e edit) replaceIn(text string) string {
 
 // place finds the lines that an edit replaces.
 func (s source) place(e *edit) error {
-	within, err := s.where(e.named)
+	within, err := s.where(e.Named)
 	if err != nil {
 		return err
 	}
@@ -159,7 +175,7 @@ func (s source) place(e *edit) error {
 	}
 	if len(old) == 0 || len(found) != 1 {
 		return fmt.Errorf("write lines that %s has exactly once; it has these %d times:\n%s",
-			e.name, len(found), strings.Join(old, "\n"))
+			e.Name, len(found), strings.Join(old, "\n"))
 	}
 	e.at = found[0]
 	return nil
