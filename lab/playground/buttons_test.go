@@ -25,6 +25,7 @@ var shortPauses = pauses{
 	slow:   3 * time.Second,
 	wave:   100 * time.Millisecond,
 	wrong:  500 * time.Millisecond,
+	status: 500 * time.Millisecond,
 	giveUp: 30 * time.Second,
 }
 

@@ -1,7 +1,7 @@
 // Playground is the command behind `make run`. It runs a fake API server with a small cluster that lives, and podcount
 // against it. Signals and the buttons of a web page disturb the server.
 //
-//	playground PODCOUNT-BINARY DIRECTORY [PODCOUNT-FLAGS]
+//	playground [-script SCRIPT] PODCOUNT-BINARY DIRECTORY [PODCOUNT-FLAGS]
 //
 // The playground writes a kubeconfig to the directory, for kubectl in another terminal, and removes it at the end. The
 // file .playground.lock beside it stays.
@@ -12,6 +12,9 @@
 // SIGUSR1 takes the server away until 20 seconds after the last such signal. SIGUSR2 makes the server forget its
 // history, and brings it back. Ctrl-C stops podcount and the server.
 //
+// A SCRIPT lets things happen at certain times, such as "5s: press wave". script.go explains its lines. `make bug` uses
+// that.
+//
 // The exit code is 0 after a Ctrl-C. It is 1 if the kubeconfig cannot be written, or if podcount cannot be started,
 // ends by itself or does not stop. It is 2 if the arguments are wrong.
 //
@@ -19,6 +22,7 @@
 //   - main.go starts and stops everything;
 //   - playground.go is what the buttons share, and measures what podcount does;
 //   - buttons.go and buttons_*.go are the buttons, and presses.go reports what happens after a press;
+//   - script.go lets things happen by themselves;
 //   - proxy.go serves the page and the buttons;
 //   - replicas.go runs the processes of podcount, with flags as in flags.go.
 package main
@@ -46,8 +50,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 	signal.Notify(disturbances, syscall.SIGUSR1, syscall.SIGUSR2)
 	defer signal.Stop(disturbances)
 
+	var todo script
+	if len(args) > 1 && args[0] == "-script" {
+		var err error
+		if todo, err = parseScript(args[1]); err != nil {
+			fmt.Fprintln(stderr, "playground:", err)
+			return 2
+		}
+		args = args[2:]
+	}
 	if len(args) < 2 {
-		fmt.Fprintln(stderr, "usage: playground PODCOUNT-BINARY DIRECTORY [PODCOUNT-FLAGS]")
+		fmt.Fprintln(stderr, "usage: playground [-script SCRIPT] PODCOUNT-BINARY DIRECTORY [PODCOUNT-FLAGS]")
 		return 2
 	}
 	podcountFlags := flags(args[2:])
@@ -56,6 +69,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	p := newPlayground(args[0], podcountFlags, usualPauses, stdout, stderr)
+	p.script = todo
 	defer p.close()
 	if err := p.run(args[1], stops, disturbances); err != nil {
 		fmt.Fprintln(stderr, "playground:", err)
@@ -78,6 +92,10 @@ func (p *playground) run(dir string, stops, disturbances <-chan os.Signal) error
 		return err
 	}
 	defer front.close()
+	todo, err := p.script.begin(p)
+	if err != nil {
+		return err
+	}
 	first, err := newReplica("the first replica", token, file, p.flags)
 	if err != nil {
 		return err
@@ -88,6 +106,9 @@ func (p *playground) run(dir string, stops, disturbances <-chan os.Signal) error
 	_, err = exec.LookPath("kubectl")
 	hasKubectl := err == nil
 	p.presses.work.Go(func() { p.introduce(introduction(front.url(), p.endpoint.URL, file, hasKubectl)) })
+	if p.script != nil {
+		p.presses.work.Go(func() { todo.play(p) })
+	}
 	return p.live(stops, disturbances)
 }
 

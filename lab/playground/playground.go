@@ -24,6 +24,7 @@ type playground struct {
 	out      io.Writer
 	flags    flags // of podcount, with those that the playground adds
 	pauses   pauses
+	script   script // what happens by itself; nil without a script
 
 	// uses gets the functions that use the cluster.
 	uses chan func()
@@ -37,6 +38,7 @@ type pauses struct {
 	slow   time.Duration // how long slow-server makes it slow
 	wave   time.Duration // how long the pods of a wave stay
 	wrong  time.Duration // how long lose-event leaves the label wrong
+	status time.Duration // from one line to the next in which a script tells what the label says
 	giveUp time.Duration // how long a button waits for what it expects, in addition to the time that is due
 }
 
@@ -48,6 +50,7 @@ var usualPauses = pauses{
 	slow:   20 * time.Second,
 	wave:   10 * time.Second,
 	wrong:  10 * time.Second,
+	status: 5 * time.Second,
 	giveUp: 60 * time.Second,
 }
 
