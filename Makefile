@@ -13,7 +13,11 @@ ELECTS    :=
 HOURS     :=
 JSON      :=
 HTML      :=
-export ARGS FUZZTIME DOCKER IMAGE PLATFORMS VERSION KEY RELEASE SIGNERS PROGRAM ELECTS HOURS JSON HTML
+LEVEL     :=
+BUG       :=
+ANSWER    :=
+HINT      :=
+export ARGS FUZZTIME DOCKER IMAGE PLATFORMS VERSION KEY RELEASE SIGNERS PROGRAM ELECTS HOURS JSON HTML LEVEL BUG ANSWER HINT
 export CGO_ENABLED = 0
 
 # The values of variables are text, and nothing of them is run, except that DOCKER begins with a command. Recipes read
@@ -27,7 +31,7 @@ $(foreach given.name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(
 # the go command changes what it builds.
 override MAKE_RELEASE := GOENV=off GOOS= GOARCH= GOFIPS140=off GOEXPERIMENT= GOFLAGS= GOWORK=off go run ./deploy/release
 
-.PHONY: build manifests image archive release verify run test trial sim sweep mutants e2e airgap fuzz bench lint clean
+.PHONY: build manifests image archive release verify run bug test trial sim sweep mutants e2e airgap fuzz bench lint clean
 
 build: ## build podcount: one static binary, bin/podcount; GOOS, GOARCH and GOFIPS140 are as for go build
 	@$(MAKE_RELEASE) build -version "$$VERSION" -fips "$$GOFIPS140" -os "$$GOOS" -arch "$$GOARCH"
@@ -72,6 +76,11 @@ run: build ## run podcount against a fake API server, without a cluster; ARGS='-
 	@echo compiling the playground
 	@go build -o bin/playground ./lab/playground
 	@set -f; exec bin/playground bin/podcount bin $$ARGS
+
+bug: ## hunt a bug: LEVEL=hard or BUG=7 chooses one, ANSWER=Queue.Get answers, HINT=yes helps, ANSWER=none gives up
+	@mkdir -p bin
+	@go build -o bin/hunt ./lab/hunt/command
+	@exec bin/hunt -level "$$LEVEL" -bug "$$BUG" -answer "$$ANSWER" -hint "$$HINT"
 
 test: ## run all tests, without a network and without a C compiler
 	go test -count=1 ./...
