@@ -107,8 +107,8 @@ func easyBugs() []Bug {
 			Page: "docs/internals.md",
 			Known: &Known{
 				"https://github.com/NVIDIA/gpu-operator/pull/1873",
-				"The operator could not label nodes, because an update of the whole node conflicts with each heartbeat of " +
-					"the kubelet. A patch without a version does not.",
+				"The operator could not label nodes, because its update of the whole node was a conflict with any other " +
+					"change since. A patch without a version is none.",
 			},
 			Shows: func(r Record) bool { return r.has(`patch nodes/control-plane: 409 Conflict`) && !r.has(written) },
 		},

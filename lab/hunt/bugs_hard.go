@@ -145,8 +145,8 @@ func hardBugs() []Bug {
 			Page: "docs/internals.md",
 			Known: &Known{
 				"https://github.com/kubernetes/kubernetes/issues/23731",
-				"A bug in client-go's election let a replica believe that it led after another one had taken the lock. So " +
-					"there were two leaders.",
+				"A bug in the election client let a replica believe that it led after it had lost the lock to another one. " +
+					"So there were two leaders.",
 			},
 			Shows: func(r Record) bool { return r.count(`msg="elected: this replica leads"`) >= 2 },
 		},
@@ -188,8 +188,8 @@ func hardBugs() []Bug {
 			Page: "docs/internals.md",
 			Known: &Known{
 				"https://github.com/kubernetes/client-go/issues/374",
-				"client-go did not notice that a load balancer had dropped its connections. The kubelets could not report for " +
-					"a quarter of an hour, and their pods were evicted.",
+				"client-go did not notice that a load balancer had dropped its connections. So kubelets could not report, " +
+					"their nodes counted as not ready, and their pods were evicted.",
 			},
 			Shows: Record.endsWrong,
 		},
@@ -231,7 +231,7 @@ func hardBugs() []Bug {
 			Page: "docs/internals.md",
 			Known: &Known{
 				"https://github.com/kubernetes/kubernetes/pull/8574",
-				"All watches of an API server ended after exactly five minutes, so that all clients listed at the same time.",
+				"The API server ended each watch after exactly five minutes. Since then, each gets a random time.",
 			},
 			Shows: func(r Record) bool {
 				timeouts := r.numbers(`timeoutSeconds=(\d+)`)
@@ -354,7 +354,7 @@ func hardBugs() []Bug {
 			Page: "docs/internals.md",
 			Known: &Known{
 				"https://github.com/kubernetes/kubernetes/issues/33186",
-				"The federation's service controller left goroutines behind with each round of its work.",
+				"The federation's service controller leaked goroutines.",
 			},
 			Shows: func(r Record) bool {
 				found := r.numbers(`go_goroutines (\d+)`)

@@ -58,7 +58,11 @@ func (h *Hunt) Start(ctx context.Context, level, number string) error {
 	if err != nil {
 		return err
 	}
-	h.introduce(s, bug)
+	podcountFlags, err := bug.flags()
+	if err != nil {
+		return err
+	}
+	h.introduce(s, bug, podcountFlags)
 	program, playground := filepath.Join(h.Bin, "podcount-with-a-bug"), filepath.Join(h.Bin, "playground")
 	h.say("Compiling podcount with the bug, and the playground …")
 	if err := buildBroken(ctx, h.Checkout, all[bug.Mutant], program); err != nil {
@@ -73,22 +77,18 @@ func (h *Hunt) Start(ctx context.Context, level, number string) error {
 			return err
 		}
 	}
-	podcountFlags, err := bug.flags()
-	if err != nil {
-		return err
-	}
 	err = h.Play(playground, append([]string{"-script", bug.Script, program, h.Bin}, podcountFlags...))
 	h.next(s)
 	return err
 }
 
 // introduce says which bug is hunted, what a user reports, and what will happen.
-func (h *Hunt) introduce(s state, bug Bug) {
+func (h *Hunt) introduce(s state, bug Bug, podcountFlags []string) {
 	h.say("Bug %d of %d, of the level %s. %s", numberOf(bug), len(Bugs()), bug.Level, progress(s))
 	h.say("A user reports:")
 	h.print(wrapped(bug.Symptom, "    "))
 	h.say("The playground shows that within %d seconds. podcount has one bug, and these flags:", bug.Seconds)
-	h.print("    " + bug.Flags + "\n\n")
+	h.print("    " + strings.Join(podcountFlags, " ") + "\n\n")
 	if bug.Script != "" {
 		h.say("These things happen by themselves, and each is said:")
 		h.print("    " + strings.ReplaceAll(shortened(bug.Script), "\n", "\n    ") + "\n\n")

@@ -26,6 +26,11 @@ func TestEachSymptomShows(t *testing.T) {
 	if len(chosen) == 0 {
 		t.Skip("HUNT is not set")
 	}
+	for _, name := range chosen {
+		if _, isThere := find(name); !isThere && name != "all" {
+			t.Errorf("no bug of the hunt is called %s", name)
+		}
+	}
 	checkout, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
