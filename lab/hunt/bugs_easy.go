@@ -258,6 +258,10 @@ func easyBugs() []Bug {
 			},
 			Rule: "16 at a time, others get 503; the numbers are read once a second",
 			Page: "docs/SECURITY.md",
+			Known: &Known{
+				"https://github.com/kubernetes/kubernetes/issues/57686",
+				"The kubelet's metrics went on showing the last sizes of volumes that had long moved to another node.",
+			},
 			Shows: func(r Record) bool {
 				return strings.Join(r.texts(`podcount_pods \d+`), " ") == "podcount_pods 30 podcount_pods 30"
 			},

@@ -24,6 +24,11 @@ func hardBugs() []Bug {
 			},
 			Rule: "Level, not edge.",
 			Page: "docs/internals.md",
+			Known: &Known{
+				"https://github.com/kcp-dev/kcp/issues/4277",
+				"Gauges of how many workspaces there are went up and down with events, and said four to five times as many as " +
+					"there were. Two replicas disagreed.",
+			},
 			Shows: func(r Record) bool {
 				sum := 0
 				for _, node := range []string{"control-plane", "worker-1", "worker-2"} {
@@ -251,8 +256,13 @@ func hardBugs() []Bug {
 				"A key can wait for two times at once: for the end of its backoff, and for the end of a delay.",
 				"queue.go decides from a few facts where a key belongs.",
 			},
-			Rule:  "Adding the key again does not shorten the wait.",
-			Page:  "docs/internals.md",
+			Rule: "Adding the key again does not shorten the wait.",
+			Page: "docs/internals.md",
+			Known: &Known{
+				"https://github.com/openshift/hive/pull/1393",
+				"Each update of a DNS zone that failed led to another try at once, past the backoff, and each try updated the " +
+					"zone.",
+			},
 			Shows: func(r Record) bool { return r.withoutStatuses(3).sum("patch") >= 9 },
 		},
 		{
@@ -268,8 +278,13 @@ func hardBugs() []Bug {
 				"`flags.md` says under \"When, and how often\" which nodes go first.",
 				"A controller can say which of its keys are urgent. The one of the labels is set up in main.go.",
 			},
-			Rule:  "Nodes with a wrong total go first, but leave one patch in four to the other nodes.",
-			Page:  "docs/flags.md",
+			Rule: "Nodes with a wrong total go first, but leave one patch in four to the other nodes.",
+			Page: "docs/flags.md",
+			Known: &Known{
+				"https://github.com/kubernetes/kubernetes/issues/68179",
+				"With 10,000 StatefulSets, each resync filled the queue, and what users had just changed waited behind it for " +
+					"minutes.",
+			},
 			Shows: func(r Record) bool { return r.count(written) <= 2 },
 		},
 		{

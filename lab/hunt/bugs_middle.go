@@ -164,7 +164,11 @@ func middleBugs() []Bug {
 			},
 			Rule: "While the API server does not answer lists, watches or requests about the Lease, that one line stands for " +
 				"everything.",
-			Page:  "docs/operating.md",
+			Page: "docs/operating.md",
+			Known: &Known{
+				"https://github.com/rancher/rancher/issues/17257",
+				"While a cluster could not be reached, Rancher logged an error for each kind of object, again and again.",
+			},
 			Shows: func(r Record) bool { return r.count(`level=WARN msg="cannot `) >= 3 },
 		},
 		{
@@ -291,8 +295,12 @@ func middleBugs() []Bug {
 				"`flags.md` says under \"Run once\" what counts as a failure.",
 				"internal/control ends a run with -once, and asks each controller for a summary.",
 			},
-			Rule:  "or `-once` or `-prune` is done",
-			Page:  "docs/flags.md",
+			Rule: "or `-once` or `-prune` is done",
+			Page: "docs/flags.md",
+			Known: &Known{
+				"https://github.com/kubernetes/kubernetes/issues/34633",
+				"kubectl ended with exit code 0 after some errors, so scripts took them for successes.",
+			},
 			Shows: func(r Record) bool { return r.has(`no node gets the total`) && r.has(`podcount ended: <nil>`) },
 		},
 		{

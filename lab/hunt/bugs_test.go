@@ -108,7 +108,7 @@ func TestBugsOfOthersHaveAnAddressWithANumber(t *testing.T) {
 			t.Errorf("%s: the address is %s", bug.Mutant, bug.Known.URL)
 		}
 	}
-	testkit.WantBetween(t, "bugs of others", count, 20, len(Bugs()))
+	testkit.WantBetween(t, "bugs of others", count, 30, len(Bugs()))
 	testkit.WantEqual(t, "the name", Known{URL: "https://github.com/golang/go/issues/374"}.name(), "golang/go#374")
 }
 
