@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Flags that most bugs share: the controller of the labels alone, without Events on pods, and with lines that have their
-// times. An interval follows.
+// Flags that most bugs share: the controller of the labels alone, without Events on pods, and with lines that have
+// their times. An interval follows.
 const quiet = "-log-format text -controllers pod-count -pod-events off -interval "
 
 // written is a line about the label with the total.
@@ -31,7 +31,8 @@ func easyBugs() []Bug {
 			Page: "docs/tour.md",
 			Known: &Known{
 				"https://github.com/kubernetes-sigs/sig-storage-local-static-provisioner/pull/222",
-				"The provisioner missed that a volume was deleted, so its cache kept it, and no new volume took its place.",
+				"The provisioner missed that a volume was deleted, so its cache kept it, and no new volume took its " +
+					"place.",
 			},
 			Shows: Record.endsWrong,
 		},
@@ -41,8 +42,8 @@ func easyBugs() []Bug {
 			Flags:   quiet + "5s",
 			Script:  "6s: scale web 12\n7s: scale web 13\n8s: scale web 14\n9s: scale web 15\n10s: scale web 16",
 			Seconds: 16,
-			Symptom: "While pods come one by one, podcount writes the label again for each of them. I have set -interval " +
-				"to 5 s, so I expect one write in 5 s at most: each write goes to all clients that watch nodes.",
+			Symptom: "While pods come one by one, podcount writes the label again for each of them. I have set " +
+				"-interval to 5 s, so I expect one write in 5 s at most: each write goes to all clients that watch nodes.",
 			Hints: [2]string{
 				"Step 6 of the tour, near its end: what happens to a node after a write?",
 				"internal/control/brakes has a table of all that makes a write wait. One of these is never begun.",
@@ -57,13 +58,15 @@ func easyBugs() []Bug {
 			Flags:   quiet + "3s -dry-run",
 			Script:  "6s: scale web 14",
 			Seconds: 12,
-			Symptom: "I only wanted to see what podcount would do, and started it with -dry-run. Now there is a label on " +
-				"my control-plane node, and it changes with my pods.",
+			Symptom: "I only wanted to see what podcount would do, and started it with -dry-run. Now there is a label " +
+				"on my control-plane node, and it changes with my pods.",
 			Hints: [2]string{
-				"In the docs, `flags.md` says under Dry run what must not happen. Two places in the code keep that promise.",
+				"In the docs, `flags.md` says under Dry run what must not happen. Two places in the code keep that " +
+					"promise.",
 				"One place is a switch just before the write, and the other one refuses the request. Both are broken.",
 			},
-			Rule: "`podcount -dry-run` logs what it would write, and writes nothing: no label, no status, no Event, no Lease.",
+			Rule: "`podcount -dry-run` logs what it would write, and writes nothing: no label, no status, no Event, no " +
+				"Lease.",
 			Page: "docs/flags.md",
 			Known: &Known{
 				"https://github.com/ksonnet/ksonnet/issues/615",
@@ -77,8 +80,8 @@ func easyBugs() []Bug {
 			Flags:   quiet + "3s -leader-elect=false",
 			Script:  "0s: fault list pods, once: delay 6s",
 			Seconds: 12,
-			Symptom: "Our API server is slow, and a list of all pods takes some seconds. Each time podcount starts, the " +
-				"label says 0 for that long, and our dashboards raise an alarm.",
+			Symptom: "Our API server is slow, and a list of all pods takes some seconds. Each time podcount starts, " +
+				"the label says 0 for that long, and our dashboards raise an alarm.",
 			Hints: [2]string{
 				"Step 6 of the tour ends with an invariant. Its first half is broken.",
 				"Who waits for the caches before the first key? Look at the manager in internal/control.",
@@ -87,8 +90,8 @@ func easyBugs() []Bug {
 			Page: "docs/internals.md",
 			Known: &Known{
 				"https://github.com/kubernetes-sigs/node-feature-discovery/issues/1802",
-				"On a cluster of 4,000 nodes, the lists timed out at the start, and nfd-master took the empty cache for the " +
-					"truth: all labels of all nodes were removed.",
+				"On a cluster of 4,000 nodes, the lists timed out at the start, and nfd-master took the empty cache for " +
+					"the truth: all labels of all nodes were removed.",
 			},
 			Shows: func(r Record) bool { return r.has(written + `from=none to=0`) },
 		},
@@ -97,8 +100,8 @@ func easyBugs() []Bug {
 			Level:   Easy,
 			Flags:   quiet + "3s",
 			Seconds: 12,
-			Symptom: "The label never appears. The log says that each write is a conflict, because \"the object has been " +
-				"modified\". Nobody but the kubelets writes to my nodes.",
+			Symptom: "The label never appears. The log says that each write is a conflict, because \"the object has " +
+				"been modified\". Nobody but the kubelets writes to my nodes.",
 			Hints: [2]string{
 				"Step 6 of the tour: what is in the body of the patch, and what is not?",
 				"watch.go has the patch. Look at what it says about the metadata of the object.",
@@ -118,8 +121,8 @@ func easyBugs() []Bug {
 			Flags:   quiet + "3s",
 			Script:  "5s: fault patch nodes, always: refuse 403\n6s: scale web 14",
 			Seconds: 17,
-			Symptom: "Somebody has taken away podcount's right to patch nodes. That is our fault. But since then, podcount " +
-				"has sent the same patch twenty times a second, although the answer is always 403.",
+			Symptom: "Somebody has taken away podcount's right to patch nodes. That is our fault. But since then, " +
+				"podcount has sent the same patch twenty times a second, although the answer is always 403.",
 			Hints: [2]string{
 				"Step 5 of the tour: what does a key do that has failed?",
 				"internal/api/retry computes how long all waits after failures are.",
@@ -128,8 +131,8 @@ func easyBugs() []Bug {
 			Page: "docs/internals.md",
 			Known: &Known{
 				"https://github.com/kubernetes/kubernetes/pull/87795",
-				"client-go's reflector waited one second after each failed list, always. When an API server had crashed, all " +
-					"clients came back at it together, each second.",
+				"client-go's reflector waited one second after each failed list, always. When an API server had crashed, " +
+					"all clients came back at it together, each second.",
 			},
 			Shows: func(r Record) bool { return r.most("patch") >= 40 },
 		},
@@ -138,14 +141,14 @@ func easyBugs() []Bug {
 			Level:   Easy,
 			Flags:   quiet + "3s -node-label example.com/pods",
 			Seconds: 8,
-			Symptom: "With -node-label, each node should get the number of its own pods. All my nodes get a 0. The label " +
-				"with the number of all pods is right.",
+			Symptom: "With -node-label, each node should get the number of its own pods. All my nodes get a 0. The " +
+				"label with the number of all pods is right.",
 			Hints: [2]string{
 				"Step 2 of the tour: which fields of a pod does podcount ask for, and who may ask for more?",
 				"watch.go has the methods by which controllers say what they need of the objects.",
 			},
-			Rule: "Each kind is listed once for all controllers, and only its metadata is requested unless a controller " +
-				"needs more.",
+			Rule: "Each kind is listed once for all controllers, and only its metadata is requested unless a " +
+				"controller needs more.",
 			Page:  "docs/internals.md",
 			Shows: func(r Record) bool { return r.has(`node=worker-1 label=example.com/pods from=none to=0`) },
 		},
@@ -155,13 +158,14 @@ func easyBugs() []Bug {
 			Flags:   "-log-format text -prune",
 			Script:  `0s: send PATCH /api/v1/nodes/control-plane {"metadata": {"labels": {"hopegi/pod-count": "30"}}}`,
 			Seconds: 6,
-			Symptom: "I want to get rid of podcount, and ran it with -prune. It has changed the label to 0. I expect that " +
-				"the label is removed.",
+			Symptom: "I want to get rid of podcount, and ran it with -prune. It has changed the label to 0. I expect " +
+				"that the label is removed.",
 			Hints: [2]string{
 				"What should a node's label be? main.go answers this with two functions, and has others for -prune.",
 				"The controller pod-count is set up in main.go. What does it do there with -prune?",
 			},
-			Rule:  "`podcount -prune` removes the labels of `-total-label` and `-node-label` from all nodes, logs each, and exits.",
+			Rule: "`podcount -prune` removes the labels of `-total-label` and `-node-label` from all nodes, logs each, " +
+				"and exits.",
 			Page:  "docs/flags.md",
 			Shows: func(r Record) bool { return r.has(written + `from=30 to=0`) },
 		},
@@ -170,8 +174,8 @@ func easyBugs() []Bug {
 			Level:   Easy,
 			Flags:   quiet + "3s -total-label notkubernetes.io/pods",
 			Seconds: 6,
-			Symptom: "Our company owns the domain notkubernetes.io, and uses it for all labels. podcount refuses to start " +
-				"with such a label.",
+			Symptom: "Our company owns the domain notkubernetes.io, and uses it for all labels. podcount refuses to " +
+				"start with such a label.",
 			Hints: [2]string{
 				"The message that podcount prints is in one place of the code.",
 				"internal/run/options checks the flags.",
@@ -186,8 +190,8 @@ func easyBugs() []Bug {
 			Flags:   quiet + "3s",
 			Script:  "5s: press lose-event",
 			Seconds: 32,
-			Symptom: "A pod was deleted, and the API server forgot to tell podcount's watch. That happens. But some seconds " +
-				"later, podcount listed all pods again, the log says so, and the label still counts the pod.",
+			Symptom: "A pod was deleted, and the API server forgot to tell podcount's watch. That happens. But some " +
+				"seconds later, podcount listed all pods again, the log says so, and the label still counts the pod.",
 			Hints: [2]string{
 				"The answer to exercise 11 of the tour: how does a list find out that a pod is gone?",
 				"cache.go: each object of a list gets a mark. Who looks at the marks at the end?",
@@ -209,8 +213,8 @@ func easyBugs() []Bug {
 			Flags:   quiet + "60s",
 			Script:  "0s: fault patch nodes, once: refuse 500",
 			Seconds: 16,
-			Symptom: "The API server was overloaded for a moment and answered a write with 500. podcount logged the error, " +
-				"and then did nothing. A minute later, the label was right. I expect another try within a second.",
+			Symptom: "The API server was overloaded for a moment and answered a write with 500. podcount logged the " +
+				"error, and then did nothing. A minute later, the label was right. I expect another try within a second.",
 			Hints: [2]string{
 				"Step 5 of the tour: three promises of the queue.",
 				"queue.go: what does a worker tell the queue when its work has ended with an error?",
@@ -230,8 +234,8 @@ func easyBugs() []Bug {
 			Flags:   quiet + "3s -listen LISTEN",
 			Script:  "0s: fault list pods, always: refuse 503\n6s: show /readyz",
 			Seconds: 9,
-			Symptom: "During an upgrade, the API server could not list pods. Each new podcount was ready at once although it " +
-				"knew no pod, and so the rollout replaced all old ones by new ones that could do nothing.",
+			Symptom: "During an upgrade, the API server could not list pods. Each new podcount was ready at once " +
+				"although it knew no pod, and so the rollout replaced all old ones by new ones that could do nothing.",
 			Hints: [2]string{
 				"`operating.md` says under Health what /readyz means.",
 				"internal/view/listen serves the port of -listen. What does it ask before it answers?",
@@ -240,7 +244,8 @@ func easyBugs() []Bug {
 			Page: "docs/operating.md",
 			Known: &Known{
 				"https://github.com/linkerd/linkerd2/issues/1013",
-				"Controllers served requests before their caches were full, so the dashboard lacked most pods after a restart.",
+				"Controllers served requests before their caches were full, so the dashboard lacked most pods after a " +
+					"restart.",
 			},
 			Shows: func(r Record) bool { return r.has(`GET /readyz: 200`) },
 		},
@@ -250,8 +255,8 @@ func easyBugs() []Bug {
 			Flags:   quiet + "3s -listen LISTEN",
 			Script:  "4s: show /metrics podcount_pods\n6s: scale web 14\n12s: show /metrics podcount_pods",
 			Seconds: 15,
-			Symptom: "The label is right, but the metrics do not move. After the first request, /metrics answers with the " +
-				"same numbers for ever.",
+			Symptom: "The label is right, but the metrics do not move. After the first request, /metrics answers with " +
+				"the same numbers for ever.",
 			Hints: [2]string{
 				"The numbers are read once a second, however many ask for them.",
 				"internal/view/listen keeps what was read last. Who decides that it is too old?",
@@ -272,18 +277,19 @@ func easyBugs() []Bug {
 			Flags:   quiet + "3s",
 			Script:  "0s: fault patch nodes, once: refuse 429 retry-after 15s",
 			Seconds: 14,
-			Symptom: "Our API server protects itself: it answered podcount's write with 429 and asked for patience, " +
-				"15 seconds of it. podcount came back at once.",
+			Symptom: "Our API server protects itself: it answered podcount's write with 429 and asked for patience, 15 " +
+				"seconds of it. podcount came back at once.",
 			Hints: [2]string{
 				"Step 5 of the tour: what counts in place of the backoff, if the server says so?",
 				"The wait that a server states is read from an HTTP header, in internal/api/kube.",
 			},
-			Rule: "If the server states a wait of its own (`Retry-After`), that counts instead, but only three times in a row.",
+			Rule: "If the server states a wait of its own (`Retry-After`), that counts instead, but only three times " +
+				"in a row.",
 			Page: "docs/tour.md",
 			Known: &Known{
 				"https://github.com/kubernetes/kubernetes/issues/26871",
-				"The client sent a request again within milliseconds, and ten times, although each answer was a 429 with a " +
-					"Retry-After.",
+				"The client sent a request again within milliseconds, and ten times, although each answer was a 429 with " +
+					"a Retry-After.",
 			},
 			Shows: func(r Record) bool { return r.has(`429 TooManyRequests`) && r.first(written) < 10*time.Second },
 		},

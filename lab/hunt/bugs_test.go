@@ -127,7 +127,8 @@ func TestStatusesOfARecordAreRead(t *testing.T) {
 	r := Record{
 		{1, "playground: the server is gone"},
 		{2, "playground: 5 s: 30 pods, and the label says -; in 5 s, podcount sent no request"},
-		{3, "playground: 10 s: 1 pod, and the label says 1; in 5 s, podcount sent 31 requests: 21 watches, 9 patches and 1 list"},
+		{3, "playground: 10 s: 1 pod, and the label says 1; in 5 s, podcount sent 31 requests: 21 watches, 9 patches and " +
+			"1 list"},
 		{4, "playground: 15 s: 31 pods, and the label says 30; in 5 s, podcount sent 1 request: 1 patch"},
 		{5, "playground: 20 s: 31 pods, and the label says 30; in 5 s, podcount sent 2 requests: 2 watches"},
 	}

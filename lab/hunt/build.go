@@ -11,8 +11,8 @@ import (
 	"podcount/lab/mutants"
 )
 
-// buildBroken builds podcount from a checkout with a mutant. The checkout stays as it is: the go command reads the broken
-// files from elsewhere.
+// buildBroken builds podcount from a checkout with a mutant. The checkout stays as it is: the go command reads the
+// broken files from elsewhere.
 func buildBroken(ctx context.Context, checkout string, m mutants.Mutant, program string) error {
 	if m.Broken == nil {
 		return fmt.Errorf("the bug does not fit this checkout, because its code was changed: undo that, for example by " +

@@ -38,8 +38,8 @@ func usagef(format string, args ...any) error { return UsageError(fmt.Sprintf(fo
 // maxWrong is after how many wrong answers the file is offered.
 const maxWrong = 2
 
-// Start begins a hunt, or goes on with the one that is on. The level and the number of the bug may be "", which leaves the
-// choice to the hunt.
+// Start begins a hunt, or goes on with the one that is on. The level and the number of the bug may be "", which leaves
+// the choice to the hunt.
 func (h *Hunt) Start(ctx context.Context, level, number string) error {
 	s, err := readState(h.Bin)
 	if err != nil {
@@ -125,8 +125,8 @@ func (h *Hunt) next(s state) {
 	h.print(strings.Join(lines, "\n") + "\n")
 }
 
-// choose chooses a bug. Without a number it is one that was not found yet, of the level, or of the first level that has
-// one. The bug is empty if all were found.
+// choose chooses a bug. Without a number it is one that was not found yet, of the level, or of the first level that
+// has one. The bug is empty if all were found.
 func (h *Hunt) choose(s state, level, number string) (Bug, error) {
 	bugs := Bugs()
 	if number != "" {
@@ -135,7 +135,8 @@ func (h *Hunt) choose(s state, level, number string) (Bug, error) {
 				return bug, nil
 			}
 		}
-		return Bug{}, usagef("there is no bug %s: use `make bug BUG=N` with a number from 1 to %d, or leave it out", number, len(bugs))
+		return Bug{}, usagef("there is no bug %s: use `make bug BUG=N` with a number from 1 to %d, or leave it out",
+			number, len(bugs))
 	}
 	if level != "" && !slices.Contains(Levels(), Level(level)) {
 		return Bug{}, usagef("there is no level %q: use `make bug LEVEL=easy`, middle or hard, or leave it out", level)
@@ -201,7 +202,9 @@ func (h *Hunt) Answer(answer string) error {
 // finish remembers that a hunt is over, and says what can be done next.
 func (h *Hunt) finish(s state) error {
 	h.say("%s", progress(s))
-	h.print("Next:\n  make bug              # the next bug\n  make bug LEVEL=hard   # one of a level: easy, middle or hard\n")
+	h.print("Next:\n" +
+		"  make bug              # the next bug\n" +
+		"  make bug LEVEL=hard   # one of a level: easy, middle or hard\n")
 	return s.write(h.Bin)
 }
 
@@ -215,7 +218,8 @@ func (h *Hunt) tell(bug Bug, m mutants.Mutant) {
 	h.print("\n")
 	h.say("The rule that it breaks, in %s:", bug.Page)
 	h.print(wrapped(bug.Rule, "    "))
-	h.say("The test that notices is %s, in %s. This shows it, on a copy of the checkout:", m.Test.Name, packageName(m.Test.Dir))
+	h.say("The test that notices is %s, in %s. This shows it, on a copy of the checkout:",
+		m.Test.Name, packageName(m.Test.Dir))
 	h.print("    make mutants ONLY=" + m.Name + "\n\n")
 	if bug.Known != nil {
 		h.say("Others had a bug of this kind, too. %s: %s", bug.Known.name(), bug.Known.Story)
@@ -315,8 +319,8 @@ func plain(answer string) string {
 	return strings.TrimSpace(name)
 }
 
-// isRight reports whether a name stands for one of some places. A method may stand without its type, and any name behind
-// that of its package.
+// isRight reports whether a name stands for one of some places. A method may stand without its type, and any name
+// behind that of its package.
 func isRight(name string, places []mutants.Named) bool {
 	return slices.ContainsFunc(places, func(place mutants.Named) bool { return isNameOf(name, place) })
 }

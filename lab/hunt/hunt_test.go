@@ -10,8 +10,8 @@ import (
 	"podcount/lab/testkit"
 )
 
-// newHunt returns a hunt in this checkout that has begun with the bug of a mutant, unless that is "". It remembers what
-// it does in a directory of the test.
+// newHunt returns a hunt in this checkout that has begun with the bug of a mutant, unless that is "". It remembers
+// what it does in a directory of the test.
 func newHunt(t *testing.T, mutant string) (h *Hunt, out *testkit.Buffer) {
 	t.Helper()
 	checkout, err := filepath.Abs("../..")
@@ -60,8 +60,8 @@ func TestHuntBuildsABrokenPodcountAndSaysOnlyWhatAUserSees(t *testing.T) {
 		t.Fatal(err)
 	}
 	bug := Bugs()[0]
-	testkit.WantText(t, out.String(), "Bug 1 of ", "of the level easy", "You have found 0 of ", "A user reports:\n\n    I scaled",
-		"6s: scale web 5", "Next:\n  make bug ANSWER=Type.method ")
+	testkit.WantText(t, out.String(), "Bug 1 of ", "of the level easy", "You have found 0 of ",
+		"A user reports:\n\n    I scaled", "6s: scale web 5", "Next:\n  make bug ANSWER=Type.method ")
 	if strings.Contains(out.String(), bug.Mutant) {
 		t.Errorf("the name of the mutant is told: %s", out.String())
 	}
@@ -92,7 +92,8 @@ func TestRightAnswerIsFollowedByTheStory(t *testing.T) {
 			t.Fatal(err)
 		}
 		testkit.WantText(t, out.String(), "Right: bug 5 is in withUID. You needed 1 answer and 0 hints.",
-			"The bug: A patch carries the resourceVersion.", "    watch.go:", "    + metadata := map[string]any{\"uid\": uid, \"res",
+			"The bug: A patch carries the resourceVersion.", "    watch.go:",
+			"    + metadata := map[string]any{\"uid\": uid, \"res",
 			"in docs/internals.md:\n\n    A write carries the uid, and no resourceVersion.",
 			"make mutants ONLY=version-sent", "TestSimulation", "NVIDIA/gpu-operator#1873: The operator",
 			"https://github.com/NVIDIA/gpu-operator/pull/1873", "You have found 1 of ", "Next:\n  make bug ")
@@ -185,8 +186,8 @@ func TestStudentMayGiveUp(t *testing.T) {
 	if err := h.Answer("none"); err != nil {
 		t.Fatal(err)
 	}
-	testkit.WantText(t, out.String(), "You have given up bug 1. It was Store.apply.", "The bug: DELETED is taken as any event.",
-		"You have found 0 of ", "Next:\n  make bug ")
+	testkit.WantText(t, out.String(), "You have given up bug 1. It was Store.apply.",
+		"The bug: DELETED is taken as any event.", "You have found 0 of ", "Next:\n  make bug ")
 	s, err := readState(h.Bin)
 	if err != nil {
 		t.Fatal(err)

@@ -32,8 +32,8 @@ func (r Record) times(expression string) (at []time.Duration) {
 	return at
 }
 
-// first returns when the first line came that matches an expression, or how long the playground may run at most if none
-// has come.
+// first returns when the first line came that matches an expression, or how long the playground may run at most if
+// none has come.
 func (r Record) first(expression string) time.Duration {
 	for _, at := range r.times(expression) {
 		return at
@@ -85,7 +85,8 @@ type status struct {
 }
 
 // statusPattern matches a line with a status.
-var statusPattern = regexp.MustCompile(`^playground: \d+ s: (\d+) pods?, and the label says (\S+); in 5 s, podcount sent (.*)$`)
+var statusPattern = regexp.MustCompile(
+	`^playground: \d+ s: (\d+) pods?, and the label says (\S+); in 5 s, podcount sent (.*)$`)
 
 // statuses returns what the playground has told every five seconds.
 func (r Record) statuses() (all []status) {

@@ -19,8 +19,8 @@ type state struct {
 	GivenUp []string       // the mutants whose stories were told without that
 }
 
-// stateFile is the file of the state, in the directory for what is built. It is encoded so that a glance at it does not
-// tell the bug.
+// stateFile is the file of the state, in the directory for what is built. It is encoded so that a glance at it does
+// not tell the bug.
 const stateFile = "hunt.state"
 
 // readState returns the state, which is empty at first.

@@ -18,9 +18,9 @@ import (
 	"podcount/lab/mutants"
 )
 
-// TestEachSymptomShows proves the catalogue by processes: the broken podcount has to show the symptom in the playground,
-// and the sound one must not. It takes some minutes, so it runs only if the environment's HUNT is "all", or has names of
-// mutants. `.ci/hunt` calls it.
+// TestEachSymptomShows proves the catalogue by processes: the broken podcount has to show the symptom in the
+// playground, and the sound one must not. It takes some minutes, so it runs only if the environment's HUNT is "all",
+// or has names of mutants. `.ci/hunt` calls it.
 func TestEachSymptomShows(t *testing.T) {
 	chosen := strings.Fields(os.Getenv("HUNT"))
 	if len(chosen) == 0 {
@@ -46,8 +46,8 @@ func TestEachSymptomShows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Few programs are built at once, and each playground begins when its program is there, so that they do not slow down
-	// each other.
+	// Few programs are built at once, and each playground begins when its program is there, so that they do not slow
+	// down each other.
 	builders := make(chan struct{}, runtime.NumCPU())
 	bugs := Bugs()
 	slices.SortStableFunc(bugs, func(a, b Bug) int { return b.Seconds - a.Seconds }) // the longest first
@@ -85,7 +85,8 @@ func TestEachSymptomShows(t *testing.T) {
 	}
 }
 
-// play runs a podcount in the playground, until the symptom of a bug is certain or podcount ends, and returns the output.
+// play runs a podcount in the playground, until the symptom of a bug is certain or podcount ends, and returns the
+// output.
 func play(t *testing.T, playground, podcount string, bug Bug) (r Record) {
 	ctx, cancel := context.WithTimeout(t.Context(), bug.duration())
 	defer cancel()
@@ -95,7 +96,8 @@ func play(t *testing.T, playground, podcount string, bug Bug) (r Record) {
 		return nil
 	}
 	output, input := io.Pipe()
-	cmd := exec.CommandContext(ctx, playground, append([]string{"-script", bug.Script, podcount, t.TempDir()}, podcountFlags...)...)
+	args := append([]string{"-script", bug.Script, podcount, t.TempDir()}, podcountFlags...)
+	cmd := exec.CommandContext(ctx, playground, args...)
 	cmd.Stdout, cmd.Stderr = input, input
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	cmd.WaitDelay = 30 * time.Second

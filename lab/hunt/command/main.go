@@ -4,8 +4,8 @@
 //	command -answer NAME                   judges an answer; none gives up
 //	command -hint yes|file                 gives a hint
 //
-// A flag with an empty value counts as left out. The exit code is 0 also after a wrong answer. It is 2 if the command is
-// wrong, and 1 if something else fails.
+// A flag with an empty value counts as left out. The exit code is 0 also after a wrong answer. It is 2 if the command
+// is wrong, and 1 if something else fails.
 package main
 
 import (
@@ -85,8 +85,8 @@ func do(args []string, signals <-chan os.Signal, stdout, stderr io.Writer) error
 	return h.Start(context.Background(), *level, *number) // A Ctrl-C reaches the compiler by itself.
 }
 
-// play runs the playground, and passes signals on to it. The playground ends with exit code 1 if podcount ends by itself,
-// which may be the symptom, so that is no error.
+// play runs the playground, and passes signals on to it. The playground ends with exit code 1 if podcount ends by
+// itself, which may be the symptom, so that is no error.
 func play(cmd *exec.Cmd, signals <-chan os.Signal, stdout, stderr io.Writer) error {
 	cmd.Stdout, cmd.Stderr = stdout, stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // A Ctrl-C must reach it once.
