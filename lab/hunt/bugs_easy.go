@@ -61,7 +61,7 @@ func easyBugs() []Bug {
 			Symptom: "I only wanted to see what podcount would do, and started it with -dry-run. Now there is a label " +
 				"on my control-plane node, and it changes with my pods.",
 			Hints: [2]string{
-				"In the docs, `flags.md` says under Dry run what must not happen. Two places in the code keep that " +
+				"In the docs, `flags.md` says under \"Dry run\" what must not happen. Two places in the code keep that " +
 					"promise.",
 				"One place is a switch just before the write, and the other one refuses the request. Both are broken.",
 			},
@@ -237,7 +237,7 @@ func easyBugs() []Bug {
 			Symptom: "During an upgrade, the API server could not list pods. Each new podcount was ready at once " +
 				"although it knew no pod, and so the rollout replaced all old ones by new ones that could do nothing.",
 			Hints: [2]string{
-				"`operating.md` says under Health what /readyz means.",
+				"`operating.md` says under \"Health\" what /readyz means.",
 				"internal/view/listen serves the port of -listen. What does it ask before it answers?",
 			},
 			Rule: "200 once the first lists of all caches are complete, else 503 with the kinds that are missing",

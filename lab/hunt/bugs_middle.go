@@ -299,7 +299,7 @@ func middleBugs() []Bug {
 			Symptom: "I run podcount -once as a CronJob, and rely on its exit code. I had misspelt -total-nodes, so no " +
 				"node got the label. The job was green for weeks. Below, \"podcount ended: <nil>\" means exit code 0.",
 			Hints: [2]string{
-				"`flags.md` says under \"Run once\" what counts as a failure.",
+				"`flags.md` says under \"One run\" what counts as a failure.",
 				"internal/control ends a run with -once, and asks each controller for a summary.",
 			},
 			Rule: "or `-once` or `-prune` is done",

@@ -96,6 +96,23 @@ func TestRulesOfTheCatalogueStandInTheirPages(t *testing.T) {
 	}
 }
 
+// heading matches the name of a heading in a hint, and the page that has it.
+var heading = regexp.MustCompile("`(\\w+\\.md)` says under \"([^\"]+)\"")
+
+func TestHeadingsInHintsAreThere(t *testing.T) {
+	count := 0
+	for _, bug := range Bugs() {
+		for _, found := range heading.FindAllStringSubmatch(strings.Join(bug.Hints[:], " "), -1) {
+			count++
+			page := testkit.ReadFile(t, filepath.Join("../../docs", found[1]))
+			if !regexp.MustCompile(`(?m)^#+ ` + regexp.QuoteMeta(found[2]) + `$`).MatchString(page) {
+				t.Errorf("%s: %s has no heading %q", bug.Mutant, found[1], found[2])
+			}
+		}
+	}
+	testkit.WantBetween(t, "headings in hints", count, 5, 50)
+}
+
 func TestBugsOfOthersHaveAnAddressWithANumber(t *testing.T) {
 	address := regexp.MustCompile(`^https://github\.com/[\w.-]+/[\w.-]+/(issues|pull)/[1-9]\d*$`)
 	count := 0

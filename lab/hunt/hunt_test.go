@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -248,4 +249,27 @@ func TestBugThatDoesNotFitAnyMoreSaysTheWayOut(t *testing.T) {
 	m := all["version-sent"]
 	m.Broken = nil
 	testkit.WantError(t, "the build", buildBroken(t.Context(), h.Checkout, m, "program"), "git restore .")
+}
+
+// lineNumber matches the number of a line behind the name of a file of Go, which changes often.
+var lineNumber = regexp.MustCompile(`(\.go):\d+`)
+
+func TestPageShowsWhatIsPrinted(t *testing.T) {
+	h, out := newHunt(t, "no-rest-between-writes")
+	bug, _ := find("no-rest-between-writes")
+	s, err := readState(h.Bin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Found[Bugs()[0].Mutant] = 1
+	h.introduce(s, bug, nil)
+	if err := h.Answer("Brakes.write"); err != nil {
+		t.Fatal(err)
+	}
+	page := testkit.ReadFile(t, "../../docs/hunt.md")
+	examples := regexp.MustCompile("(?s)```text\n(.*?)```").FindAllStringSubmatch(page, -1)
+	testkit.WantNumber(t, "examples in the page", len(examples), 2)
+	for _, example := range examples {
+		testkit.WantText(t, lineNumber.ReplaceAllString(out.String(), "$1"), lineNumber.ReplaceAllString(example[1], "$1"))
+	}
 }
