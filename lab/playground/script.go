@@ -26,12 +26,9 @@ import (
 //
 //	press BUTTON              presses a button of the page
 //	fault FAULT               injects a fault into podcount's requests, in the form of fakekube.Server.Script
-//	lift                      lifts all faults
 //	scale WORKLOAD N          gives a workload, such as web, N pods
-//	nodes N                   adds nodes, each without pods
-//	recreate NODE             deletes a node, and creates it again at once
+//	nodes N                   adds nodes
 //	take-away DURATION        takes the server away
-//	forget                    makes the server forget its history
 //	break-watches             breaks the connections of all watches
 //	strip LABEL               from now on removes a label from each node that is written, as a webhook may
 //	send METHOD PATH [JSON]   sends a request as another client; PATCH sends a merge patch
@@ -101,19 +98,13 @@ func parseVerb(verb, rest string) (do func(p *playground) error, err error) {
 			p.cluster.fake.InjectUnchecked(fault)
 			return nil
 		}, err
-	case "lift":
-		return func(p *playground) error { p.cluster.fake.LiftFaults(); return nil }, nil
 	case "scale":
 		return func(p *playground) error { return p.cluster.controllers.rescale(first, number) }, noNumber
 	case "nodes":
 		return func(p *playground) error { return p.cluster.addNodes(number) }, noNumber
-	case "recreate":
-		return func(p *playground) error { return p.cluster.recreate(rest) }, nil
 	case "take-away":
 		d, err := time.ParseDuration(rest)
 		return func(p *playground) error { p.cluster.takeAway(d); return nil }, err
-	case "forget":
-		return func(p *playground) error { p.cluster.forgetHistoryOnly(); return nil }, nil
 	case "break-watches":
 		return func(p *playground) error { p.cluster.fake.BreakWatches(); return nil }, nil
 	case "strip":
@@ -231,7 +222,7 @@ func (c *controllers) rescale(app string, replicas int) error {
 	return errors.New("there is no such workload")
 }
 
-// addNodes adds nodes that no pod is scheduled to, because nobody says that they are ready.
+// addNodes adds nodes behind those that are there.
 func (c *cluster) addNodes(count int) error {
 	for i := range count {
 		name := fmt.Sprintf("worker-%d", len(nodes)+i)
@@ -240,19 +231,6 @@ func (c *cluster) addNodes(count int) error {
 		}
 	}
 	return nil
-}
-
-// recreate deletes a node and creates it again, with the same name and other uids.
-func (c *cluster) recreate(name string) error {
-	node := c.fake.Get("nodes", fakekube.Key{Name: name})
-	if node == nil {
-		return errors.New("there is no such node")
-	}
-	if err := c.finish("nodes", node); err != nil {
-		return err
-	}
-	c.fake.Remove("leases", fakekube.Key{Namespace: "kube-node-lease", Name: name})
-	return register(c.client, name, slices.Index(nodes, name))
 }
 
 // strip removes a label from each node that is written from now on.

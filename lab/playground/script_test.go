@@ -50,11 +50,9 @@ func TestScriptDoesItsStepsAndTellsWhatHappens(t *testing.T) {
 		0s: send PATCH /api/v1/nodes/worker-1 {"metadata": {"labels": {"mine": "yes"}}}
 		4s: scale cart 6
 		4s: scale carts 6
-		4s: recreate worker-2
 		4s: press pod-more
 		7s: break-watches
-		7s: forget
-		7s: lift
+		7s: take-away 300ms
 		7s: strip hopegi/pod-count
 		7.5s: show /metrics podcount_pods
 		7.5s: ask /metrics evil.example
@@ -103,7 +101,4 @@ func TestScriptDoesItsStepsAndTellsWhatHappens(t *testing.T) {
 		" Event about Pod cart-",
 		": pod count is 3",
 	)
-	if strings.Contains(out.String(), "recreate worker-2\nplayground: that has failed") {
-		t.Errorf("a node was not created anew: %s", out.String())
-	}
 }
