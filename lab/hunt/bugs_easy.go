@@ -24,7 +24,7 @@ func easyBugs() []Bug {
 			Symptom: "I scaled a Deployment down, and its pods are gone. The label still counts them, however long I " +
 				"wait. When I scale up, the number grows as it should.",
 			Hints: [2]string{
-				"Step 3 of the tour: what does the cache do with each kind of watch event?",
+				"Step 4 of the tour: what does the cache do with each kind of watch event?",
 				"A watch event has one of four types. Look for the place in cache.go that tells them apart.",
 			},
 			Rule: "when faults and changes stop, every label becomes correct, and then podcount writes nothing more.",
@@ -45,7 +45,7 @@ func easyBugs() []Bug {
 			Symptom: "While pods come one by one, podcount writes the label again for each of them. I have set " +
 				"-interval to 5 s, so I expect one write in 5 s at most: each write goes to all clients that watch nodes.",
 			Hints: [2]string{
-				"Step 6 of the tour, near its end: what happens to a node after a write?",
+				"Step 7 of the tour, near its end: what happens to a node after a write?",
 				"internal/control/brakes has a table of all that makes a write wait. One of these is never begun.",
 			},
 			Rule:  "After a write, podcount leaves the node alone for an `-interval`, 10 s by default.",
@@ -83,7 +83,7 @@ func easyBugs() []Bug {
 			Symptom: "Our API server is slow, and a list of all pods takes some seconds. Each time podcount starts, " +
 				"the label says 0 for that long, and our dashboards raise an alarm.",
 			Hints: [2]string{
-				"Step 6 of the tour ends with an invariant. Its first half is broken.",
+				"Step 1 of the tour ends with an invariant. Its first half is broken.",
 				"Who waits for the caches before the first key? Look at the manager in internal/control.",
 			},
 			Rule: "Nothing is written before the caches are complete.",
@@ -103,7 +103,7 @@ func easyBugs() []Bug {
 			Symptom: "The label never appears. The log says that each write is a conflict, because \"the object has " +
 				"been modified\". Nobody but the kubelets writes to my nodes.",
 			Hints: [2]string{
-				"Step 6 of the tour: what is in the body of the patch, and what is not?",
+				"Step 7 of the tour: what is in the body of the patch, and what is not?",
 				"watch.go has the patch. Look at what it says about the metadata of the object.",
 			},
 			Rule: "A write carries the uid, and no resourceVersion.",
@@ -124,7 +124,7 @@ func easyBugs() []Bug {
 			Symptom: "Somebody has taken away podcount's right to patch nodes. That is our fault. But since then, " +
 				"podcount has sent the same patch twenty times a second, although the answer is always 403.",
 			Hints: [2]string{
-				"Step 5 of the tour: what does a key do that has failed?",
+				"Step 6 of the tour: what does a key do that has failed?",
 				"internal/api/retry computes how long all waits after failures are.",
 			},
 			Rule: "Each failure backs off alone, with jitter.",
@@ -144,7 +144,7 @@ func easyBugs() []Bug {
 			Symptom: "With -node-label, each node should get the number of its own pods. All my nodes get a 0. The " +
 				"label with the number of all pods is right.",
 			Hints: [2]string{
-				"Step 2 of the tour: which fields of a pod does podcount ask for, and who may ask for more?",
+				"Step 3 of the tour: which fields of a pod does podcount ask for, and who may ask for more?",
 				"watch.go has the methods by which controllers say what they need of the objects.",
 			},
 			Rule: "Each kind is listed once for all controllers, and only its metadata is requested unless a " +
@@ -216,7 +216,7 @@ func easyBugs() []Bug {
 			Symptom: "The API server was overloaded for a moment and answered a write with 500. podcount logged the " +
 				"error, and then did nothing. A minute later, the label was right. I expect another try within a second.",
 			Hints: [2]string{
-				"Step 5 of the tour: three promises of the queue.",
+				"Step 6 of the tour: three promises of the queue.",
 				"queue.go: what does a worker tell the queue when its work has ended with an error?",
 			},
 			Rule: "A key that has failed waits before its next try, and no other key waits with it.",
@@ -280,7 +280,7 @@ func easyBugs() []Bug {
 			Symptom: "Our API server protects itself: it answered podcount's write with 429 and asked for patience, 15 " +
 				"seconds of it. podcount came back at once.",
 			Hints: [2]string{
-				"Step 5 of the tour: what counts in place of the backoff, if the server says so?",
+				"Step 6 of the tour: what counts in place of the backoff, if the server says so?",
 				"The wait that a server states is read from an HTTP header, in internal/api/kube.",
 			},
 			Rule: "If the server states a wait of its own (`Retry-After`), that counts instead, but only three times " +

@@ -234,7 +234,7 @@ func hardBugs() []Bug {
 			Symptom: "Since we run podcount in all our clusters, the central proxy has seen a peak every five minutes: " +
 				"all watches end in the same second, and begin anew. The flag -v 6 shows what podcount asks for.",
 			Hints: [2]string{
-				"The tour shows the URL of a watch in step 1. Which of its parameters decides when the watch ends?",
+				"The tour shows the URL of a watch in step 2. Which of its parameters decides when the watch ends?",
 				"watch.go opens the watches.",
 			},
 			Rule: "5 to 10 minutes in all",
@@ -302,7 +302,7 @@ func hardBugs() []Bug {
 				"status of my Count. Two more pods came during that write. Until a minute later, the status did not count " +
 				"them.",
 			Hints: [2]string{
-				"Step 5 of the tour: three promises of the queue. The second one has two sentences.",
+				"Step 6 of the tour: three promises of the queue. The second one has two sentences.",
 				"queue.go: what happens to a key that is added while a worker has it?",
 			},
 			Rule: "If a key is added while a worker has it, it is handed out again afterwards.",
@@ -321,7 +321,7 @@ func hardBugs() []Bug {
 				"way, podcount began another one about the same Count. The first one ended last, and its number was the " +
 				"older one. The flag -v 4 shows what the queue does.",
 			Hints: [2]string{
-				"Step 5 of the tour: three promises of the queue.",
+				"Step 6 of the tour: three promises of the queue.",
 				"queue.go: each key has a stage. When does it change?",
 			},
 			Rule: "Two workers never have the same key at once.",

@@ -45,7 +45,7 @@ func middleBugs() []Bug {
 			Symptom: "I have set -interval to 4 s, because our autoscaler reads the label. Pods come and go every " +
 				"second. The label follows, but only every 8 s.",
 			Hints: [2]string{
-				"Step 6 of the tour, near its end: what happens to a node after a write, and for how long?",
+				"Step 7 of the tour, near its end: what happens to a node after a write, and for how long?",
 				"internal/control/brakes has a table of all that makes a write wait.",
 			},
 			Rule: "After a write, podcount leaves the node alone for an `-interval`, 10 s by default.",
@@ -81,8 +81,7 @@ func middleBugs() []Bug {
 			Symptom: "I started podcount while the API server still came up. The first lists of pods failed, and the " +
 				"log says so. The label said 0 until a list worked. Slow lists do no such harm.",
 			Hints: [2]string{
-				"Step 6 of the tour ends with an invariant: podcount writes only after its lists are complete. Which " +
-					"list?",
+				"Step 1 of the tour ends with an invariant: nothing is written before there is all of one list. Which one?",
 				"watch.go: what does the reflector do after a list that has failed?",
 			},
 			Rule: "A list that fails is thrown away whole.",
@@ -225,7 +224,7 @@ func middleBugs() []Bug {
 			Symptom: "I started one pod. podcount has posted its Event about a new pod four times: once for the pod, " +
 				"and again whenever the scheduler or the kubelet has written to it.",
 			Hints: [2]string{
-				"Step 7 of the tour: who asks for the Event on a pod, and when?",
+				"Step 8 of the tour: who asks for the Event on a pod, and when?",
 				"main.go has a function for each change of a pod. How does it know that a pod is new?",
 			},
 			Rule: "the pod appears after the start, unless `-pod-events off`",
@@ -340,7 +339,7 @@ func middleBugs() []Bug {
 			Symptom: "The server takes three seconds for each Event. I can live with late Events. But the label is " +
 				"late, too: it takes more than ten seconds to follow five new pods.",
 			Hints: [2]string{
-				"Step 7 of the tour ends with an invariant.",
+				"Step 8 of the tour ends with an invariant.",
 				"internal/api/events puts Events into a channel. How much room does it have, and what if it is full?",
 			},
 			Rule: "No controller waits for an Event or a log line.",

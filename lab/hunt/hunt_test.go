@@ -162,7 +162,7 @@ func TestHintsComeOneByOne(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	testkit.WantText(t, out.String(), "Hint 1 of 2: Step 6 of the tour", "Hint 2 of 2: watch.go has the patch.",
+	testkit.WantText(t, out.String(), "Hint 1 of 2: Step 7 of the tour", "Hint 2 of 2: watch.go has the patch.",
 		"There are no more hints, but `make bug HINT=file` names the file.")
 }
 
