@@ -16,7 +16,7 @@ import (
 func (s *scene) noticeEnd(p *instance) {
 	how := p.process.ending()
 	switch {
-	case how == "":
+	case how == "" || s.mayEnd:
 	case s.row.needs&needsElection == 0:
 		s.end(Exited, "the %s has exited: %s", p.who, how)
 	case !p.isGone:

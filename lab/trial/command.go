@@ -12,8 +12,8 @@ import (
 )
 
 // Command is a program that a shell starts with a line such as "./mine --kubeconfig $KUBECONFIG". It gets the
-// environment of the trial, and there KUBECONFIG, TRIAL_LABEL, TRIAL_IDENTITY and, if it may elect a leader,
-// TRIAL_LEASE. Cluster explains them. It can only be tried in real time.
+// environment of the trial, and there KUBECONFIG, TRIAL_SERVER, which is the server's URL, TRIAL_LABEL, TRIAL_NODE_LABEL,
+// TRIAL_IDENTITY and, if it may elect a leader, TRIAL_LEASE. Cluster explains them. It can only be tried in real time.
 func Command(line string) Program { return Program{command: line, UsesKubeconfig: true} }
 
 // command is a process of the system.
@@ -30,7 +30,8 @@ func startCommand(line string, c Cluster) process {
 	p := &command{printed: &tail{}, ended: make(chan struct{})}
 	p.cmd = exec.Command("sh", "-c", line)
 	p.cmd.Env = append(slices.DeleteFunc(os.Environ(), isLease),
-		"KUBECONFIG="+c.Kubeconfig, "TRIAL_LABEL="+c.Label, "TRIAL_IDENTITY="+c.Identity)
+		"KUBECONFIG="+c.Kubeconfig, "TRIAL_SERVER="+c.URL,
+		"TRIAL_LABEL="+c.Label, "TRIAL_NODE_LABEL="+c.NodeLabel, "TRIAL_IDENTITY="+c.Identity)
 	if c.Lease != "" {
 		p.cmd.Env = append(p.cmd.Env, "TRIAL_LEASE="+c.Lease)
 	}
@@ -87,6 +88,13 @@ func (p *command) ending() string {
 		return p.err.Error() // such as "exit status 1"
 	}
 	return "exit status 0"
+}
+
+func (p *command) code() int {
+	if p.cmd.ProcessState == nil {
+		return 1 // It could not be started.
+	}
+	return p.cmd.ProcessState.ExitCode()
 }
 
 func (p *command) output() string { return p.printed.String() }

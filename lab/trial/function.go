@@ -2,6 +2,7 @@ package trial
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	"podcount/lab/fakekube"
@@ -12,20 +13,27 @@ type function struct {
 	cancel context.CancelFunc
 	net    *fakekube.Network
 	ended  chan struct{}
+	prints *tail
 
 	mu      sync.Mutex // guards the fields below
 	isAsked bool       // to stop
 	problem string
+	exit    int
 }
 
 func startFunction(run func(context.Context, Cluster) error, c Cluster, network *fakekube.Network) *function {
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &function{cancel: cancel, net: network, ended: make(chan struct{})}
+	f := &function{cancel: cancel, net: network, ended: make(chan struct{}), prints: &tail{}}
+	c.Output = f.prints
 	go func() {
 		defer close(f.ended)
 		err := run(ctx, c)
 		f.mu.Lock()
 		defer f.mu.Unlock()
+		if err != nil {
+			f.exit = 1
+			fmt.Fprintln(f.prints, err)
+		}
 		switch {
 		case err != nil && !f.isAsked:
 			f.problem = err.Error()
@@ -61,6 +69,12 @@ func (f *function) ending() string {
 	return f.problem
 }
 
-func (f *function) output() string { return "" }
+func (f *function) code() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.exit
+}
+
+func (f *function) output() string { return f.prints.String() }
 
 func (f *function) peak() float64 { return 0 }

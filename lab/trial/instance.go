@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -26,6 +27,9 @@ type Program struct {
 
 	// UsesKubeconfig says that the program takes its credential from Cluster.Kubeconfig, and so can lose it.
 	UsesKubeconfig bool
+
+	// IsProxied says that the program reaches the server as through `kubectl proxy`: in plain HTTP, without a credential.
+	IsProxied bool
 
 	// Job is what the program does. nil means that it counts pods, as the package says.
 	Job *Job
@@ -50,8 +54,9 @@ type Cluster struct {
 	// Kubeconfig is a file. Its user has a token, and a tokenFile with the same token.
 	Kubeconfig string
 
-	// Label is the key of the label to keep.
-	Label string
+	// Label is the key of the label to keep. NodeLabel is that of a label for the number of a node's own pods, which only
+	// the rows of Steps look at.
+	Label, NodeLabel string
 
 	// Lease is the NAMESPACE/NAME of the Lease to elect a leader by. If it is "", the program must not elect one: a
 	// leader that cannot renew its Lease ends, and the row would show nothing else.
@@ -59,6 +64,9 @@ type Cluster struct {
 
 	// Identity is unique among the programs of a row.
 	Identity string
+
+	// Output takes what the program prints.
+	Output io.Writer
 }
 
 // Job is another job than to count pods.
@@ -98,6 +106,7 @@ type process interface {
 	thaw()                 // lets a frozen one work on
 	done() <-chan struct{} // is closed when it has ended
 	ending() string        // how it has ended; "" if it stopped when it was asked to
+	code() int             // the exit code, when it has ended; -1 if a signal has ended it
 	output() string        // the end of what it has printed
 	peak() float64         // the most memory that it took, in MiB; 0 if that is not known
 }
@@ -111,11 +120,20 @@ func (s *scene) connect() *instance {
 	}
 	p.recorder = &recorder{api: s.api, timeline: s.timeline, who: p.who}
 	p.recorder.answered = func(rt fakekube.Route, code int) { s.answered(p, rt, code) }
-	server := &http.Server{
-		Handler:   p.recorder,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{s.trial.certificate}},
+	server := &http.Server{Handler: p.recorder}
+	scheme := "http://"
+	if s.trial.program.IsProxied {
+		server.Handler = proxy{p.recorder, s.token}
+	} else {
+		server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{s.trial.certificate}}
+		scheme = "https://"
+	}
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		pass(ctx, p.recorder.delay)
+		return p.net.Dial(ctx, network, address)
 	}
 	if s.isVirtual {
+		p.recorder.delay = virtualDelay
 		p.net = fakekube.NewNetwork(server)
 		p.host = fmt.Sprintf("127.0.0.1:%d", 6443+n)
 	} else {
@@ -127,17 +145,19 @@ func (s *scene) connect() *instance {
 		panic(err)
 	}
 	p.transport = &http.Transport{
-		DialContext:       p.net.Dial,
+		DialContext:       dial,
 		TLSClientConfig:   &tls.Config{RootCAs: s.trial.authority.Pool()},
 		ForceAttemptHTTP2: true,
+		IdleConnTimeout:   90 * time.Second, // as in http.DefaultTransport
 		HTTP2:             &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
 	}
 	p.Cluster = Cluster{
-		URL:        "https://" + p.host,
+		URL:        scheme + p.host,
 		Transport:  withToken{p.transport, s.token},
-		Dial:       p.net.Dial,
+		Dial:       dial,
 		Kubeconfig: filepath.Join(dir, "kubeconfig"),
 		Label:      s.label,
+		NodeLabel:  s.label + "-here",
 		Identity:   fmt.Sprintf("trial-%d", n),
 	}
 	if s.row.needs&needsElection != 0 {
@@ -149,6 +169,21 @@ func (s *scene) connect() *instance {
 		s.counting.know()
 	}
 	return p
+}
+
+// virtualDelay is how long it takes in virtual time to connect, and to answer. Without it, a program that asks again at
+// once would do so for ever at the same moment, and no time would pass.
+const virtualDelay = 5 * time.Millisecond
+
+// pass lets some time pass, but not longer than ctx lasts.
+func pass(ctx context.Context, d time.Duration) {
+	if d == 0 {
+		return
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
 }
 
 // writeCredential lets the program's kubeconfig and its file hold a token. The kubeconfig is JSON, which is YAML, too,
@@ -179,6 +214,17 @@ func replaceFile(name string, text []byte) error {
 		return err
 	}
 	return os.Rename(name+".new", name)
+}
+
+// proxy adds a token to requests, as `kubectl proxy` does.
+type proxy struct {
+	api   http.Handler
+	token string
+}
+
+func (p proxy) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	q.Header.Set("Authorization", "Bearer "+p.token)
+	p.api.ServeHTTP(w, q)
 }
 
 // withToken sends requests with a token.

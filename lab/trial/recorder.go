@@ -19,15 +19,18 @@ type recorder struct {
 	timeline *timeline
 	who      string
 	answered func(fakekube.Route, int) // called with the code after each answer, and when a watch begins
+	delay    time.Duration             // before each answer
 
 	mu      sync.Mutex // guards the fields below
 	asked   []time.Time
 	watches int // how many are open
+	left    int // how many writes the program has not waited for
 }
 
 func (r *recorder) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	x := &exchange{ResponseWriter: w, recorder: r, route: fakekube.RouteOf(q), began: time.Now()}
 	x.what = x.describe(q)
+	pass(q.Context(), r.delay)
 	defer func() {
 		problem := recover()
 		x.end(problem != nil, q.Context().Err() != nil)
@@ -43,6 +46,13 @@ func (r *recorder) openWatches() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.watches
+}
+
+// abandoned returns how many writes the program has not waited for.
+func (r *recorder) abandoned() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.left
 }
 
 // highestRate returns the most requests a second over any hotSpan, and when that span began. Those that mayBeMany do
@@ -175,6 +185,11 @@ func (x *exchange) end(isBroken, isAbandoned bool) {
 	case isBroken:
 		say("the answer broke off")
 	case x.code == 0 && isAbandoned:
+		if isWork(x.route) {
+			r.mu.Lock()
+			r.left++
+			r.mu.Unlock()
+		}
 		say("gave up without an answer after %s", time.Since(x.began).Round(100*time.Millisecond))
 	default:
 		x.code = max(x.code, http.StatusOK) // that of an empty answer

@@ -81,16 +81,16 @@ func (r Row) contains(word string) bool {
 	return strings.Contains(r.Group+"/"+r.Name, strings.ToLower(word))
 }
 
-// choose returns the rows that the words name. It is an error if one of them names none.
-func choose(words []string) ([]Row, error) {
+// choose returns those of the rows that the words name. It is an error if one of them names none.
+func choose(rows []Row, words []string) ([]Row, error) {
 	for _, word := range words {
-		if !slices.ContainsFunc(Rows(), func(r Row) bool { return r.contains(word) }) {
+		if !slices.ContainsFunc(rows, func(r Row) bool { return r.contains(word) }) {
 			var names []string
-			for _, row := range Rows() {
+			for _, row := range rows {
 				names = append(names, row.Group+"/"+row.Name)
 			}
 			return nil, fmt.Errorf("no row has %q in its group or name; there are %s", word, strings.Join(names, ", "))
 		}
 	}
-	return slices.DeleteFunc(Rows(), func(r Row) bool { return !r.named(words) }), nil
+	return slices.DeleteFunc(slices.Clone(rows), func(r Row) bool { return !r.named(words) }), nil
 }

@@ -33,6 +33,7 @@ type scene struct {
 	timeline  *timeline
 	instances []*instance
 	isClosed  bool
+	mayEnd    bool // whether a program may end by itself
 
 	changes   int               // how often change was called
 	endedAt   time.Time         // when the fault had ended
@@ -128,11 +129,6 @@ func (s *scene) look() {
 	if s.ctx.Err() != nil {
 		s.end(Interrupted, "the trial was stopped")
 	}
-	for _, p := range s.instances {
-		if p.hasEnded() {
-			s.noticeEnd(p)
-		}
-	}
 	s.noticeConnections()
 	if s.counting != nil {
 		s.noticeLabels()
@@ -145,6 +141,11 @@ func (s *scene) look() {
 	case s.rightAt.IsZero():
 		s.rightAt = time.Now()
 		s.say("all is right")
+	}
+	for _, p := range s.instances {
+		if p.hasEnded() {
+			s.noticeEnd(p)
+		}
 	}
 }
 

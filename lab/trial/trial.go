@@ -50,32 +50,42 @@ func Run(t *testing.T, p Program, words ...string) {
 	if p.Run == nil {
 		t.Fatal("the Program has no Run, which is what runs in virtual time")
 	}
-	rows, err := choose(words)
+	rows, err := choose(Rows(), words)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr := newTrial(p)
 	for _, row := range rows {
 		t.Run(row.Group+"/"+row.Name, func(t *testing.T) {
-			if why := tr.missing(row); why != "" {
-				t.Skip(why)
+			switch r := RunRow(t, p, row); {
+			case r.Verdict == Skipped:
+				t.Skip(r.Detail)
+			case r.Green():
+				t.Logf("%s (%s)", r.Summary(), row.Name)
+			default:
+				t.Error(r.Story())
 			}
-			dir := t.TempDir()
-			synctest.Test(t, func(t *testing.T) {
-				r := tr.run(t.Context(), row, true, dir)
-				if r.Green() {
-					t.Logf("%s (%s)", r.Summary(), row.Name)
-				} else {
-					t.Error(r.Story())
-				}
-			})
 		})
 	}
 }
 
+// RunRow plays a row within a test, in virtual time, and returns the result. The test does not fail for it.
+func RunRow(t *testing.T, p Program, row Row) (r Result) {
+	t.Helper()
+	tr := newTrial(p)
+	if why := tr.missing(row); why != "" {
+		return Result{Row: row, Verdict: Skipped, Detail: why}
+	}
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) { r = tr.run(t.Context(), row, true, dir) })
+	return r
+}
+
 // Options choose how All runs.
 type Options struct {
-	// Words choose rows by their group or name. No words choose all.
+	// Rows are the rows to run, such as some of Steps. No rows mean all of Rows.
+	Rows []Row
+
+	// Words choose among these by their group or name. No words choose all.
 	Words []string
 
 	// Parallel is how many rows run at once. 0 means 12.
@@ -96,7 +106,11 @@ type Options struct {
 // All puts a program on trial in real time, and returns the results in the order of the rows. When ctx ends, the rows
 // that run are interrupted. The error says why no row could run.
 func All(ctx context.Context, p Program, o Options) ([]Result, error) {
-	rows, err := choose(o.Words)
+	rows := o.Rows
+	if len(rows) == 0 {
+		rows = Rows()
+	}
+	rows, err := choose(rows, o.Words)
 	if err != nil {
 		return nil, err
 	}
@@ -257,8 +271,9 @@ func (tr *trial) run(ctx context.Context, row Row, isVirtual bool, dir string) (
 	s := tr.newScene(ctx, row, isVirtual, dir)
 	defer s.close()
 	verdict := s.judge()
-	r = Result{Row: row, Verdict: verdict.verdict, Detail: verdict.detail, Note: s.note(), Limit: s.limit().Seconds()}
+	r = Result{Row: row, Verdict: verdict.verdict, Detail: verdict.detail, Limit: s.limit().Seconds()}
 	if r.Verdict == Right {
+		r.Note = s.note()
 		r.Seconds = max(0, s.settledAt.Sub(s.endedAt).Seconds())
 	}
 	r.Requests = len(s.fake.Received(fakekube.Requests{}))

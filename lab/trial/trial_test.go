@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	"podcount/lab/fakekube"
 )
@@ -19,18 +18,15 @@ func TestPollerPassesAllOtherRows(t *testing.T) {
 }
 
 // play plays the row of this name in a bubble, and returns its result.
-func play(t *testing.T, p Program, name string) (r Result) {
+func play(t *testing.T, p Program, name string) Result {
 	t.Helper()
-	tr := newTrial(p)
-	for _, row := range Rows() {
+	for _, row := range append(Rows(), Steps()...) {
 		if row.Name == name {
-			dir := t.TempDir()
-			synctest.Test(t, func(t *testing.T) { r = tr.run(t.Context(), row, true, dir) })
-			return r
+			return RunRow(t, p, row)
 		}
 	}
 	t.Fatalf("there is no row %q", name)
-	return r
+	return Result{}
 }
 
 func TestEachMistakeHasItsVerdict(t *testing.T) {
@@ -101,7 +97,7 @@ func TestMistakeOfTheTrialIsNoVerdictOnTheProgram(t *testing.T) {
 
 func TestRowsAreComplete(t *testing.T) {
 	names := map[string]bool{}
-	for _, row := range Rows() {
+	for _, row := range append(Rows(), Steps()...) {
 		if names[row.Name] {
 			t.Errorf("there are two rows %q", row.Name)
 		}

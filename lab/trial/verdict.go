@@ -19,7 +19,8 @@ const (
 	NoLease     Verdict = "took no Lease"   // although it should elect
 	Intruded    Verdict = "wrote without the Lease"
 	Blocked     Verdict = "held up"     // one write that could not be done held up another one
-	NotStopped  Verdict = "not stopped" // it ran on after a SIGTERM
+	NotStopped  Verdict = "not stopped" // it ran on after a SIGTERM, or although its work was done
+	Unlike      Verdict = "not as expected"
 	Skipped     Verdict = "skipped"     // the row needs something that is not there
 	Interrupted Verdict = "interrupted" // the trial was stopped
 	Broken      Verdict = "broken"      // the trial itself has failed

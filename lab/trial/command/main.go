@@ -17,7 +17,6 @@ import (
 	"os/signal"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -67,11 +66,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintln(stdout, "on trial:", c.line)
 	began := time.Now()
-	progress := newProgress(stdout)
-	c.options.Began = progress.began
-	c.options.Ended = progress.ended
+	progress := trial.NewProgress(stdout)
+	c.options.Began = progress.Began
+	c.options.Ended = progress.Ended
 	results, err := trial.All(ctx, c.program, c.options)
-	progress.close()
+	progress.Close()
 	if err != nil {
 		fmt.Fprintln(stderr, "trial:", err)
 		return 2
@@ -182,62 +181,4 @@ func (c *call) open() (outputs []output, err error) {
 
 func (o output) write(report trial.Report) error {
 	return errors.Join(o.format(o.file, report), o.file.Close())
-}
-
-// progress shows that the trial goes on.
-type progress struct {
-	out    io.Writer
-	start  time.Time
-	closed chan struct{}
-	ends   sync.WaitGroup
-
-	mu      sync.Mutex // guards the fields below
-	running []string
-	done    int
-}
-
-// reminder is how often a trial in which no row ends says what it waits for.
-const reminder = 15 * time.Second
-
-func newProgress(out io.Writer) *progress {
-	p := &progress{out: out, start: time.Now(), closed: make(chan struct{})}
-	p.ends.Go(p.remind)
-	return p
-}
-
-func (p *progress) remind() {
-	ticker := time.NewTicker(reminder)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-p.closed:
-			return
-		case <-ticker.C:
-			p.mu.Lock()
-			fmt.Fprintf(p.out, "%4.0f s  %d rows are done; these run: %s\n",
-				time.Since(p.start).Seconds(), p.done, strings.Join(p.running, ", "))
-			p.mu.Unlock()
-		}
-	}
-}
-
-func (p *progress) began(r trial.Row) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.running = append(p.running, r.Name)
-}
-
-func (p *progress) ended(r trial.Result) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.running = slices.DeleteFunc(p.running, func(name string) bool { return name == r.Name })
-	if r.Verdict != trial.Skipped {
-		p.done++
-	}
-	fmt.Fprintf(p.out, "%4.0f s  %s %s: %s: %s\n", time.Since(p.start).Seconds(), r.Mark(), r.Group, r.Name, r.Summary())
-}
-
-func (p *progress) close() {
-	close(p.closed)
-	p.ends.Wait()
 }
