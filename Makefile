@@ -13,11 +13,14 @@ ELECTS    :=
 HOURS     :=
 JSON      :=
 HTML      :=
+STAGE     :=
+FRESH     :=
 LEVEL     :=
 BUG       :=
 ANSWER    :=
 HINT      :=
-export ARGS FUZZTIME DOCKER IMAGE PLATFORMS VERSION KEY RELEASE SIGNERS PROGRAM ELECTS HOURS JSON HTML LEVEL BUG ANSWER HINT
+export ARGS FUZZTIME DOCKER IMAGE PLATFORMS VERSION KEY RELEASE SIGNERS PROGRAM ELECTS HOURS JSON HTML
+export STAGE FRESH LEVEL BUG ANSWER HINT
 export CGO_ENABLED = 0
 
 # The values of variables are text, and nothing of them is run, except that DOCKER begins with a command. Recipes read
@@ -31,7 +34,8 @@ $(foreach given.name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(
 # the go command changes what it builds.
 override MAKE_RELEASE := GOENV=off GOOS= GOARCH= GOFIPS140=off GOEXPERIMENT= GOFLAGS= GOWORK=off go run ./deploy/release
 
-.PHONY: build manifests image archive release verify run bug test trial sim sweep mutants e2e airgap fuzz bench lint clean
+.PHONY: build manifests image archive release verify run learn check hint answer bug
+.PHONY: test trial sim sweep mutants e2e airgap fuzz bench lint clean
 
 build: ## build podcount: one static binary, bin/podcount; GOOS, GOARCH and GOFIPS140 are as for go build
 	@$(MAKE_RELEASE) build -version "$$VERSION" -fips "$$GOFIPS140" -os "$$GOOS" -arch "$$GOARCH"
@@ -76,6 +80,21 @@ run: build ## run podcount against a fake API server, without a cluster; ARGS='-
 	@echo compiling the playground
 	@go build -o bin/playground ./lab/playground
 	@set -f; exec bin/playground bin/podcount bin $$ARGS
+
+# The program behind these is built and not run by `go run`, which has only the exit codes 0 and 1.
+override COURSE := go build -o bin/course ./lab/course/command && exec bin/course -stage "$$STAGE"
+
+learn: ## build your own controller, in twelve stages: says where you stand; STAGE=5 goes to a stage, FRESH=yes begins it with our program
+	@$(COURSE) -fresh "$$FRESH" learn
+
+check: ## try your controller: STAGE=5 for another stage, PROGRAM='python3 mine.py' for another language, ONLY='list cut' for one row
+	@$(COURSE) -program "$$PROGRAM" -only "$$ONLY" check
+
+hint: ## get a hint for the stage at which you stand
+	@$(COURSE) hint
+
+answer: ## see what the finished stage changes
+	@$(COURSE) answer
 
 bug: ## hunt a bug: LEVEL=hard or BUG=7 chooses one, ANSWER=Queue.Get answers, HINT=yes helps, ANSWER=none gives up
 	@mkdir -p bin

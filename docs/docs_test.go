@@ -1,5 +1,5 @@
 // Package docs_test holds the pages of the documentation to rules: about their form, links and language, and about
-// facts that the code knows better. Most tests read every page: README.md and those of docs/.
+// facts that the code knows better. Most tests read every page: README.md, and those of docs/ and of the course in learn/.
 package docs_test
 
 import (
@@ -15,8 +15,11 @@ import (
 // readme is the name of the page that leads to all others.
 const readme = "README.md"
 
+// courseReadme is the page that leads to the stages of the course.
+const courseReadme = "learn/README.md"
+
 // languages are those that blocks of code may be in.
-var languages = []string{"sh", "text", "yaml", "go", "json"}
+var languages = []string{"sh", "text", "yaml", "go", "json", "diff"}
 
 // page is a page of the documentation.
 type page struct {
@@ -60,13 +63,15 @@ func (p page) section(title string) (blocks []block) {
 // loadPages reads all pages.
 func loadPages(t *testing.T) []page {
 	t.Helper()
-	files, err := filepath.Glob("*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pages := []page{loadPage(t, readme)}
-	for _, file := range files {
-		pages = append(pages, loadPage(t, "docs/"+file))
+	pages := []page{loadPage(t, readme), loadPage(t, courseReadme)}
+	for _, pattern := range []string{"docs/*.md", "learn/[0-9]*/README.md"} {
+		files, err := filepath.Glob(fromHere(pattern))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("there are no pages %s (%v)", pattern, err)
+		}
+		for _, file := range files {
+			pages = append(pages, loadPage(t, strings.TrimPrefix(filepath.ToSlash(file), "../")))
+		}
 	}
 	return pages
 }

@@ -51,13 +51,15 @@ func isURL(target string) bool {
 
 func TestEachPageIsLinkedFromReadme(t *testing.T) {
 	var linked []string
-	for _, l := range loadPage(t, readme).links() {
-		file, _, _ := strings.Cut(l.target, "#")
-		linked = append(linked, file)
+	for _, name := range []string{readme, courseReadme} {
+		for _, l := range loadPage(t, name).links() {
+			file, _, _ := strings.Cut(l.target, "#")
+			linked = append(linked, path.Join(path.Dir(name), file))
+		}
 	}
 	for _, p := range loadPages(t) {
 		if p.name != readme && !slices.Contains(linked, p.name) {
-			t.Errorf("README.md has no link to %s", p.name)
+			t.Errorf("neither README.md nor learn/README.md has a link to %s", p.name)
 		}
 	}
 }

@@ -58,8 +58,8 @@ func (c command) targets() (targets []string) {
 
 // outsideVariables are the variables of make, and those that podcount's tests read from their environment.
 var outsideVariables = []string{
-	"ANSWER", "ARGS", "BUG", "CASE", "CONTEXT", "DOCKER", "FUZZTIME", "GOARCH", "GOFIPS140", "GOOS", "HINT", "IMAGE", "KEY",
-	"KUBECONFIG", "LEVEL", "ONLY", "PLATFORMS", "RELEASE", "SEEDS", "SHRINK", "SIGNERS", "STORY", "TRACE", "VERSION",
+	"ANSWER", "ARGS", "BUG", "CASE", "CONTEXT", "DOCKER", "FRESH", "FUZZTIME", "GOARCH", "GOFIPS140", "GOOS", "HINT", "IMAGE", "KEY",
+	"KUBECONFIG", "LEVEL", "ONLY", "PLATFORMS", "RELEASE", "SEEDS", "SHRINK", "SIGNERS", "STAGE", "STORY", "TRACE", "VERSION",
 	"MAKE_RELEASE", "name", // which nobody should set
 }
 
@@ -97,7 +97,7 @@ func newMakefile(t *testing.T) makefile {
 
 func (m makefile) writeStubs(t *testing.T) {
 	t.Helper()
-	stubs := []string{"stubs/go", "stubs/docker", "stubs/bash", "bin/playground", "bin/hunt"}
+	stubs := []string{"stubs/go", "stubs/docker", "stubs/bash", "bin/playground", "bin/course", "bin/hunt"}
 	for _, name := range stubs {
 		testkit.WriteFiles(t, m.dir, map[string]string{name: stub})
 		if err := os.Chmod(filepath.Join(m.dir, name), 0o700); err != nil {
@@ -154,6 +154,10 @@ func TestMakeRunsNothingOfItsVariables(t *testing.T) {
 func TestVariablesOfMakeStayAsTheyAre(t *testing.T) {
 	const value = "a  $(shell :) `b` $$c ${d} \"e\" 'f' \\g * "
 	rows := []struct{ target, variable, want string }{
+		{"learn", "STAGE", "<-stage> <%s> <-fresh> <>"},
+		{"learn", "FRESH", "<-fresh> <%s> <learn>"},
+		{"check", "PROGRAM", "<-program> <%s> <-only> <>"},
+		{"check", "ONLY", "<-only> <%s> <check>"},
 		{"bug", "LEVEL", "<-level> <%s> <-bug> <>"},
 		{"bug", "BUG", "<-bug> <%s> <-answer> <>"},
 		{"bug", "ANSWER", "<-answer> <%s> <-hint> <>"},

@@ -33,7 +33,7 @@ func goFiles(t *testing.T) (files []goFile) {
 	return files
 }
 
-// filesOfTree returns the files of the checkout, without those of git and those that make build writes.
+// filesOfTree returns the files of the checkout, without those of git, of a student, and those that make build writes.
 func filesOfTree(t *testing.T) (names []string) {
 	t.Helper()
 	err := filepath.WalkDir("..", func(file string, entry os.DirEntry, err error) error {
@@ -43,7 +43,7 @@ func filesOfTree(t *testing.T) (names []string) {
 		name := strings.TrimPrefix(filepath.ToSlash(file), "../")
 		switch {
 		case name == ".git" && !entry.IsDir(): // in a work tree of git
-		case name == ".git" || name == "bin":
+		case name == ".git" || name == "bin" || name == ofStudent:
 			return filepath.SkipDir
 		case !entry.IsDir():
 			names = append(names, name)

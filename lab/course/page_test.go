@@ -1,0 +1,137 @@
+package course
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"podcount/lab/testkit"
+	"podcount/lab/trial"
+)
+
+var update = flag.Bool("update", false, "write the generated parts of the pages in learn")
+
+func TestPagesHaveTheTablesAndTheChanges(t *testing.T) {
+	checkParts(t, "../../learn/README.md", map[string]string{"stages": stagesTable(), "rows": rowsTable()})
+	for _, stage := range stages {
+		t.Run(stage.Name, func(t *testing.T) {
+			change, err := Change("../..", stage.Number)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkParts(t, "../../learn/"+stage.Dir+"/README.md", map[string]string{"change": "```diff\n" + change + "```\n"})
+		})
+	}
+}
+
+// checkParts fails the test if parts of a page are not as they should be, or writes them.
+func checkParts(t *testing.T, file string, parts map[string]string) {
+	t.Helper()
+	text := testkit.ReadFile(t, file)
+	page := text
+	for name, part := range parts {
+		begin := fmt.Sprintf("<!-- %s: go test ./lab/course -update -->\n", name)
+		end := fmt.Sprintf("<!-- end of %s -->", name)
+		before, rest, hasBegin := strings.Cut(page, begin)
+		_, after, hasEnd := strings.Cut(rest, end)
+		if !hasBegin || !hasEnd {
+			t.Fatalf("%s lacks the comments of the part %q", file, name)
+		}
+		page = before + begin + "\n" + part + "\n" + end + after
+	}
+	switch {
+	case page == text:
+	case *update:
+		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("%s is out of date: run go test ./lab/course -update", file)
+	}
+}
+
+func stagesTable() string {
+	var b strings.Builder
+	b.WriteString("| stage | it learns | what the stage before does wrong |\n|---|---|---|\n")
+	for _, s := range stages {
+		fmt.Fprintf(&b, "| [%d, %s](%s/README.md) | %s | %s |\n", s.Number, s.Name, s.Dir, s.Learns, s.Before)
+	}
+	return b.String()
+}
+
+func rowsTable() string {
+	var b strings.Builder
+	b.WriteString("| row |")
+	for _, s := range stages {
+		fmt.Fprintf(&b, " %d |", s.Number)
+	}
+	b.WriteString("\n|---|" + strings.Repeat("---|", len(stages)) + "\n")
+	for _, row := range slices.Concat(trial.Steps(), trial.Rows()) {
+		fmt.Fprintf(&b, "| %s |", row.Name)
+		for _, s := range stages {
+			mark := ""
+			if s.mustPass(row.Name) {
+				mark = "✓"
+			}
+			fmt.Fprintf(&b, " %s |", mark)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+func TestEachRowOfTheTrialBelongsToOneStage(t *testing.T) {
+	learners := map[string]int{}
+	for _, s := range stages {
+		for _, row := range s.rows {
+			learners[row.name]++
+			trialRow(row.name)
+		}
+	}
+	for _, row := range slices.Concat(trial.Steps(), trial.Rows()) {
+		if isBeyond := beyond[row.Name] != ""; isBeyond == (learners[row.Name] > 0) || learners[row.Name] > 1 {
+			t.Errorf("%d stages learn the row %q; beyond all of them: %t", learners[row.Name], row.Name, isBeyond)
+		}
+	}
+}
+
+func TestLastStagePassesNineInTenAndIsShort(t *testing.T) {
+	last := stages[len(stages)-1]
+	passed := 0
+	for _, row := range trial.Rows() {
+		if last.mustPass(row.Name) {
+			passed++
+		}
+	}
+	testkit.WantBetween(t, "rows that the last stage passes", passed, len(trial.Rows())*9/10+1, len(trial.Rows()))
+	text, err := finished("../..", last.Number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WantBetween(t, "lines of the last stage", strings.Count(text, "\n"), 500, 900)
+}
+
+func TestEachStageHasTwoHints(t *testing.T) {
+	for _, stage := range stages {
+		found, err := hints("../..", stage)
+		if err != nil {
+			t.Fatal(err)
+		}
+		testkit.WantNumber(t, "hints of stage "+stage.Name, len(found), 2)
+	}
+}
+
+func TestDiffTurnsOneTextIntoTheOther(t *testing.T) {
+	for _, c := range []struct{ name, old, new, want string }{
+		{"nothing", "a\nb\n", "a\nb\n", ""},
+		{"all is new", "", "a\nb\n", "@@ -0,0 +1,2 @@\n+a\n+b\n"},
+		{"one line", "a\nb\nc\n", "a\nB\nc\n", "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n"},
+		{"far apart", "a\n1\n2\n3\n4\n5\n6\n7\nb\n", "A\n1\n2\n3\n4\n5\n6\n7\nB\n",
+			"@@ -1,4 +1,4 @@\n-a\n+A\n 1\n 2\n 3\n@@ -6,4 +6,4 @@\n 5\n 6\n 7\n-b\n+B\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) { testkit.WantEqual(t, "the diff", diff(c.old, c.new), c.want) })
+	}
+}
