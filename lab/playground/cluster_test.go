@@ -210,19 +210,22 @@ func TestPlaygroundEndsWithPodcount(t *testing.T) {
 
 func TestIntroductionNamesOnePageAndWhatToDoThere(t *testing.T) {
 	const page = "http://127.0.0.1:8081/"
-	const server = "https://127.0.0.1:6443"
 	disturb := fmt.Sprintf("  kill -USR1 %d  # takes the server away for 20 s\n", os.Getpid())
 	first := `
 See what podcount does: http://127.0.0.1:8081/
 The buttons of the view Machine disturb its fake cluster.
 In another terminal, try:
 `
-	const last = "docs/tour.md has exercises. Ctrl-C stops everything.\n\n"
+	const last = `docs/tour.md has exercises. Ctrl-C stops everything.
+A controller of your own, as learn/README.md builds it, finds this cluster with
+  export SERVER=http://127.0.0.1:8081
+
+`
 	want := first + `  export KUBECONFIG=/d/config
   kubectl get nodes -L hopegi/pod-count
 ` + disturb + last
-	testkit.WantEqual(t, "the text with kubectl", introduction(page, server, "/d/config", true), want)
-	want = first + `  curl -sk -H 'Authorization: Bearer playground' https://127.0.0.1:6443/api/v1/nodes/control-plane
+	testkit.WantEqual(t, "the text with kubectl", introduction(page, "/d/config", true), want)
+	want = first + `  curl -s http://127.0.0.1:8081/api/v1/nodes/control-plane
 ` + disturb + last
-	testkit.WantEqual(t, "the text without kubectl", introduction(page, server, "/d/config", false), want)
+	testkit.WantEqual(t, "the text without kubectl", introduction(page, "/d/config", false), want)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -9,6 +10,26 @@ import (
 	"syscall"
 	"time"
 )
+
+// kubeconfigOf returns a kubeconfig for a server's URL and its CA in PEM. It is JSON, and so YAML, too: a program of the
+// course, in learn, reads no other.
+func kubeconfigOf(server string, ca []byte) string {
+	text, err := json.MarshalIndent(object{
+		"apiVersion": "v1",
+		"kind":       "Config",
+		"clusters": []object{{"name": "fake", "cluster": object{
+			"server":                     server,
+			"certificate-authority-data": ca, // becomes base64
+		}}},
+		"users":           []object{{"name": "me", "user": object{"token": token}}},
+		"contexts":        []object{{"name": "fake", "context": object{"cluster": "fake", "user": "me"}}},
+		"current-context": "fake",
+	}, "", "  ")
+	if err != nil {
+		panic(err) // These values are JSON.
+	}
+	return string(text) + "\n"
+}
 
 // writeOwnKubeconfig writes a kubeconfig to a file that no other playground uses, and returns its name. That is
 // playground.kubeconfig, or playground-2.kubeconfig and so on if the servers of the files before still answer.
@@ -37,8 +58,8 @@ func writeOwnKubeconfig(dir, text string) (file string, err error) {
 
 // serverAnswers reports whether a kubeconfig's server accepts connections.
 func serverAnswers(kubeconfig string) bool {
-	_, server, _ := strings.Cut(kubeconfig, "server: https://")
-	server, _, _ = strings.Cut(server, "\n")
+	_, server, _ := strings.Cut(kubeconfig, `"server": "https://`)
+	server, _, _ = strings.Cut(server, `"`)
 	conn, err := net.DialTimeout("tcp", server, time.Second)
 	if err != nil {
 		return false

@@ -8,15 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-
-	"podcount/lab/fakekube"
 )
 
 func TestEachPlaygroundHasItsOwnKubeconfig(t *testing.T) {
 	dir := t.TempDir()
 	want := func(server *httptest.Server, name string) {
 		t.Helper()
-		text := fakekube.Kubeconfig(server.URL, nil, "token: playground")
+		text := kubeconfigOf(server.URL, nil)
 		file, err := writeOwnKubeconfig(dir, text)
 		if err != nil {
 			t.Fatal(err)

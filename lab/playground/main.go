@@ -105,7 +105,7 @@ func (p *playground) run(dir string, stops, disturbances <-chan os.Signal) error
 	}
 	_, err = exec.LookPath("kubectl")
 	hasKubectl := err == nil
-	p.presses.work.Go(func() { p.introduce(introduction(front.url(), p.endpoint.URL, file, hasKubectl)) })
+	p.presses.work.Go(func() { p.introduce(introduction(front.url(), file, hasKubectl)) })
 	if p.script != nil {
 		p.presses.work.Go(func() { todo.play(p) })
 	}
@@ -146,20 +146,20 @@ func (p *playground) live(stops, disturbances <-chan os.Signal) error {
 }
 
 // introduction says what runs, where to look at it, and what to try first.
-func introduction(page, server, kubeconfig string, hasKubectl bool) string {
+func introduction(page, kubeconfig string, hasKubectl bool) string {
 	commands := []string{
 		"export KUBECONFIG=" + kubeconfig,
 		"kubectl get nodes -L hopegi/pod-count",
 	}
 	if !hasKubectl {
-		commands = []string{
-			"curl -sk -H 'Authorization: Bearer " + token + "' " + server + "/api/v1/nodes/" + controlPlaneNode,
-		}
+		commands = []string{"curl -s " + page + "api/v1/nodes/" + controlPlaneNode}
 	}
 	const disturb = "kill -USR1 %d  # takes the server away for %s"
 	commands = append(commands, fmt.Sprintf(disturb, os.Getpid(), seconds(outage)))
 	return "\nSee what podcount does: " + page + "\n" +
 		"The buttons of the view Machine disturb its fake cluster.\n" +
 		"In another terminal, try:\n  " + strings.Join(commands, "\n  ") + "\n" +
-		"docs/tour.md has exercises. Ctrl-C stops everything.\n\n"
+		"docs/tour.md has exercises. Ctrl-C stops everything.\n" +
+		"A controller of your own, as learn/README.md builds it, finds this cluster with\n" +
+		"  export SERVER=" + strings.TrimSuffix(page, "/") + "\n\n"
 }

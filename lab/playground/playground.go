@@ -79,7 +79,7 @@ func (p *playground) writeKubeconfig(dir string) (file string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return writeOwnKubeconfig(dir, fakekube.Kubeconfig(p.endpoint.URL, p.endpoint.CA, "token: "+token))
+	return writeOwnKubeconfig(dir, kubeconfigOf(p.endpoint.URL, p.endpoint.CA))
 }
 
 // stop ends what the buttons do, and the processes of podcount. It returns an error if one of them had to be killed.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -75,8 +77,30 @@ func (p *playground) routes(transport http.RoundTripper) http.Handler {
 	mux.HandleFunc("GET /playground", p.serveButtons)
 	mux.HandleFunc("GET /playground/events", p.serveReports)
 	mux.HandleFunc("POST /playground/{name}", p.servePress)
+	api := p.api()
+	mux.Handle("/api/", api)
+	mux.Handle("/apis/", api)
 	mux.Handle("/", p.passOn(transport))
 	return mux
+}
+
+// api passes requests on to the API server, with a credential, as kubectl proxy does.
+func (p *playground) api() http.Handler {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(p.endpoint.CA)
+	server, err := url.Parse(p.endpoint.URL)
+	if err != nil {
+		panic(err) // It is our own.
+	}
+	return &httputil.ReverseProxy{
+		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true},
+		FlushInterval: -1, // each event at once
+		ErrorLog:      log.New(io.Discard, "", 0),
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(server)
+			r.Out.Header.Set("Authorization", "Bearer "+token)
+		},
+	}
 }
 
 // onlyFromHere refuses requests for another host, so that no website reaches the page through a name that it points to

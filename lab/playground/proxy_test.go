@@ -44,6 +44,18 @@ func TestPageSaysThatPodcountIsAway(t *testing.T) {
 	g.wantAnswer(http.StatusOK, `"name":"pod-more"`, "GET", "/playground")
 }
 
+func TestAddressOfThePageLeadsToTheAPIServer(t *testing.T) {
+	t.Parallel()
+	g := startGround(t)
+	g.wantAnswer(http.StatusOK, `"kind":"Node"`, "GET", "/api/v1/nodes/"+controlPlaneNode)
+	g.wantAnswer(http.StatusOK, `"kind":"LeaseList"`, "GET", "/apis/coordination.k8s.io/v1/leases")
+	g.wantAnswer(http.StatusForbidden, "only for this machine", "GET", "/api/v1/nodes", "Host", "evil.example")
+	g.wantAnswer(http.StatusForbidden, "cross-origin", "PATCH", "/api/v1/nodes/"+controlPlaneNode, "Origin", "null")
+	g.endpoint.Kill()
+	g.wantAnswer(http.StatusBadGateway, "", "GET", "/api/v1/nodes")
+	g.endpoint.Restore()
+}
+
 func TestEveryButtonSaysWhatToExpect(t *testing.T) {
 	p := newPlayground("", nil, usualPauses, &testkit.Buffer{}, nil)
 	defer p.close()

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -223,6 +224,6 @@ func writeSecondKubeconfig(first string) (file string, err error) {
 		return "", err
 	}
 	file = secondKubeconfig(first)
-	changed := strings.Replace(string(text), "token: "+token, "token: "+secondToken, 1)
+	changed := strings.Replace(string(text), strconv.Quote(token), strconv.Quote(secondToken), 1)
 	return file, os.WriteFile(file, []byte(changed), 0o600)
 }
