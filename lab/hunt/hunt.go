@@ -93,7 +93,7 @@ func (h *Hunt) introduce(s state, bug Bug, podcountFlags []string) {
 		h.say("These things happen by themselves, and each is said:")
 		h.print("    " + strings.ReplaceAll(shortened(bug.Script), "\n", "\n    ") + "\n\n")
 	}
-	h.say("Look at the lines that follow, at podcount's page, and at the code. Which function, method or type is broken? " +
+	h.say("Look at the lines that follow, at podcount's page, and at the code. Which function, method, type or variable is broken? " +
 		"Ctrl-C stops the playground.")
 }
 
@@ -113,7 +113,7 @@ func shortened(script string) string {
 func (h *Hunt) next(s state) {
 	lines := []string{
 		"Next:",
-		"  make bug ANSWER=Type.method   # name what is broken: a method as Queue.Get, a function, a type or a constant",
+		"  make bug ANSWER=Type.method   # name what is broken: a method as Queue.Get, a function, a type, a variable",
 		"  make bug HINT=yes             # a hint",
 	}
 	if s.Wrong >= maxWrong {
