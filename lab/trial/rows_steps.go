@@ -166,7 +166,7 @@ var steps = []Row{
 	{
 		Name:    "resumes",
 		Happens: "The server ends all watches, four times. The program must not list all pods for each of them.",
-		Why:     "A watch can go on from the version of the last event. A list costs the server a thousand times as much.",
+		Why:     "A watch can go on from the version of the last event. A list of everything costs the server far more than that.",
 		Report:  "https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes",
 		play: func(s *scene) {
 			s.start()

@@ -142,11 +142,18 @@ func TestEachMistakeFailsAStep(t *testing.T) {
 		{"it hides a refusal", once{ignores: true}.run, "says why not", Unlike, "the exit code is 0"},
 		{"it does not say why", once{saysLittle: true}.run, "says why not", Unlike, "what the server has said"},
 		{"it does not count by node", poller{}.run, "own pods", Wrong, "it has 3 pods"},
+		{"it lists everything again", poller{}.run, "resumes", Unlike, "its versions were still good"},
+		{"it does not wait as asked", poller{}.run, "asked to wait", Unlike, "Retry-After: 10"},
+		{"it asks as often as before", poller{hurries: true}.run, "patient", HotLoop, "last 30 s of an outage"},
+		{"it leaves the label where it was", poller{}.run, "demoted", Wrong, "is no control-plane node"},
+		{"it writes to whatever has the name", poller{}.run, "replaced while it writes", Unlike, "the node before it"},
+		{"it takes an answer for a list", poller{believesAll: true}.run, "no list", FalseNumber, `got the label "0"`},
+		{"it keeps the Lease", poller{}.run, "hands over", Unlike, "nobody else leads"},
 		{"it posts no Event", poller{}.run, "an Event", Wrong, "there is no Event"},
 		{"it leaves a write alone", poller{}.run, "stopped while it writes", Unlike, "of its requests were answered"},
 	} {
 		t.Run(row.mistake, func(t *testing.T) {
-			r := play(t, Program{Run: row.run}, row.row)
+			r := play(t, Program{Run: row.run, Elects: true}, row.row)
 			if r.Verdict != row.verdict || !strings.Contains(r.Detail, row.detail) {
 				t.Errorf("the verdict is %q, want %q with %q\n%s", r.Verdict, row.verdict, row.detail, r.Story())
 			}
