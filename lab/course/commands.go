@@ -110,11 +110,12 @@ func (c Call) learn(s *student, wanted Stage, isNew bool) error {
 	if err := s.save(); err != nil {
 		return err
 	}
-	c.show(s, stage)
 	if s.Passed >= len(stages) && s.Stage == len(stages) {
-		c.say("All stages are done. Next: copy learn/mine/main.go to a place of its own, and make your own controller of it.")
+		c.say("All stages are done: %s is a controller. Next: copy it to a place of its own, and let it do another job.",
+			s.shownProgram())
 		return nil
 	}
+	c.show(s, stage)
 	c.say("Next: read the page, change the program, and run `make check`.")
 	if s.Stage > 1 {
 		c.say("(`make learn STAGE=%d FRESH=yes` would begin with the finished stage %d, and keep yours under another name.)",

@@ -139,7 +139,7 @@ var stages = []Stage{
 		Name: "one of two", Dir: "12-one-of-two",
 		Learns: "the Lease, with which several replicas choose the one that writes",
 		Before: "Two replicas both wrote.",
-		rows:   by("foreign leader", "two replicas", "hands over", "paused leader"),
+		rows:   by("foreign leader", "two replicas", "hands over", "cannot renew", "another clock", "paused leader"),
 	},
 }
 

@@ -41,6 +41,9 @@ const (
 	leaseNamespace = "kube-system"
 	leaseName      = "trial"
 
+	// leaseTime is the form of the times in a Lease.
+	leaseTime = "2006-01-02T15:04:05.000000Z"
+
 	// leaseSeconds is how long the Lease of hold lasts.
 	leaseSeconds = 15
 )
@@ -108,7 +111,7 @@ func (c fakeCluster) hold(identity string) { c.fake.Put("leases", leaseOf(leaseN
 
 // leaseOf returns a Lease, renewed now.
 func leaseOf(name, identity string) fakekube.Object {
-	now := time.Now().UTC().Format("2006-01-02T15:04:05.000000Z")
+	now := time.Now().UTC().Format(leaseTime)
 	return fakekube.Object{
 		"apiVersion": "coordination.k8s.io/v1",
 		"kind":       "Lease",

@@ -351,6 +351,60 @@ var steps = []Row{
 		},
 	},
 	{
+		Name:    "cannot renew",
+		Happens: "The leader can do all but renew its Lease. The other replica takes that, and the old leader must not write.",
+		Why:     "A leader cannot know that another one leads. It must stop by itself before that can be.",
+		Report:  "https://kubernetes.io/docs/concepts/architecture/leases/",
+		needs:   needsElection,
+		play: func(s *scene) {
+			s.start()
+			s.startEarly()
+			s.pause(5 * time.Second)
+			leader := s.leader()
+			s.say("lets no write of the Lease by the %s through", leader.who)
+			s.inject(fakekube.Fault{
+				Times: fakekube.Always,
+				On:    fakekube.Requests{Verb: "write", Resource: "leases", Host: leader.host},
+				Do:    fakekube.Refuse{Code: 500},
+			})
+			before := s.cluster.holder()
+			hasPassed := func() bool { return s.cluster.holder() != before }
+			if !s.await(usualLimit, hasPassed) {
+				s.end(NoLease, "%s after the last renewal, the other replica has not taken the Lease", usualLimit)
+			}
+			for range 3 {
+				s.change()
+				s.pause(5 * time.Second)
+			}
+		},
+	},
+	{
+		Name:    "another clock",
+		Happens: "Someone else holds the Lease and renews it, with a clock that is an hour late.",
+		Why:     "The times in a Lease come from the clock of another machine.",
+		Report:  "https://kubernetes.io/docs/concepts/architecture/leases/",
+		needs:   needsElection,
+		play: func(s *scene) {
+			const other = "somebody-else"
+			hold := func() {
+				lease := leaseOf(leaseName, other)
+				lease["spec"].(fakekube.Object)["renewTime"] = time.Now().UTC().Add(-time.Hour).Format(leaseTime)
+				s.fake.Put("leases", lease)
+			}
+			s.say("takes the Lease as %s", other)
+			hold()
+			s.startEarly()
+			for range 10 {
+				s.pause(2 * time.Second)
+				if holder := s.cluster.holder(); holder != other {
+					s.end(Intruded, "%q took the Lease, which %s had renewed 2 s before", holder, other)
+				}
+				hold()
+			}
+			s.say("goes away")
+		},
+	},
+	{
 		Name:    "hands over",
 		Happens: "Of two replicas the leader is stopped. The other one must lead 8 s later.",
 		Why:     "A leader that stops can give the Lease back. Otherwise the others wait until it is over.",
@@ -463,6 +517,8 @@ func (s *scene) eventProblem(node string) string {
 	for _, e := range s.fake.All("events") {
 		about := func(field string) string { return fakekube.TextIn(e, "involvedObject", field) }
 		switch {
+		case about("kind") == "" || about("name") == "":
+			problem = "there is an Event whose involvedObject lacks the kind or the name"
 		case about("kind") != "Node" || about("name") != node:
 			problem = fmt.Sprintf("there is an Event of the %s %q, and none of the Node %s", about("kind"), about("name"), node)
 		case about("uid") != uid:

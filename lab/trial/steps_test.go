@@ -149,6 +149,8 @@ func TestEachMistakeFailsAStep(t *testing.T) {
 		{"it writes to whatever has the name", poller{}.run, "replaced while it writes", Unlike, "the node before it"},
 		{"it takes an answer for a list", poller{believesAll: true}.run, "no list", FalseNumber, `got the label "0"`},
 		{"it keeps the Lease", poller{}.run, "hands over", Unlike, "nobody else leads"},
+		{"it does not elect", poller{ignoresLease: true}.run, "cannot renew", NoLease, "nobody holds the Lease"},
+		{"it compares clocks", poller{}.run, "another clock", Intruded, "somebody-else"},
 		{"it posts no Event", poller{}.run, "an Event", Wrong, "there is no Event"},
 		{"it leaves a write alone", poller{}.run, "stopped while it writes", Unlike, "of its requests were answered"},
 	} {

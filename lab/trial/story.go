@@ -26,7 +26,7 @@ func (r Result) Story() string {
 		hidden := len(r.Timeline) - maxStory
 		switch {
 		case hidden > 0 && i == maxStory/2:
-			b.WriteString("   ...     what the program did then is in the reports in HTML and JSON\n")
+			b.WriteString("   ...     more of what the program did, which is left out here\n")
 		case hidden > 0 && i > maxStory/2 && i < maxStory/2+hidden && e.Who != "trial":
 		default:
 			fmt.Fprintf(&b, "  %6.2f  %-8s %s%s\n", e.Second, e.Who, e.Text, e.again())
