@@ -15,7 +15,7 @@ type Call struct {
 	Command string // "learn", "check", "hint" or "answer"
 	Stage   string // the number of a stage; "" for the present one
 	Fresh   string // "yes" if learn shall begin the stage with our program, and not with the student's
-	Program string // a line for a shell, for check; "" for the one of the last check, and "mine" for learn/mine
+	Program string // a line for a shell, for check; "mine" for learn/mine, and "" for the one that was remembered last
 	Only    string // check runs only the rows whose name contains this
 	Out     io.Writer
 }

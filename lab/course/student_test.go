@@ -146,6 +146,8 @@ func TestProgramInAnyLanguageIsChecked(t *testing.T) {
 	wantTyped(t, Call{Root: root, Command: "learn"}, 0, "your program  "+program)
 	wantTyped(t, Call{Root: root, Command: "check", Only: "prints"}, 0, "✓ steps: prints", "That is right.")
 	wantTyped(t, Call{Root: root, Command: "check", Stage: "10"}, 1, "exited: exit status 3")
+	wantTyped(t, Call{Root: root, Command: "check", Program: "echo 8 pods", Stage: "1"}, 1, `it has printed "8 pods\n"`)
+	wantTyped(t, Call{Root: root, Command: "learn"}, 0, "your program  "+program) // A STAGE is for one check alone.
 	wantTyped(t, Call{Root: root, Command: "check", Program: "mine"}, 1, mine+"/main.go", "✗ steps: prints")
 }
 
