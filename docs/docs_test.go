@@ -1,5 +1,6 @@
 // Package docs_test holds the pages of the documentation to rules: about their form, links and language, and about
-// facts that the code knows better. Most tests read every page: README.md, and those of docs/ and of the course in learn/.
+// facts that the code knows better. Most tests read every page: README.md, and those of docs/ and of the course in
+// learn/.
 package docs_test
 
 import (

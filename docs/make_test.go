@@ -58,8 +58,9 @@ func (c command) targets() (targets []string) {
 
 // outsideVariables are the variables of make, and those that podcount's tests read from their environment.
 var outsideVariables = []string{
-	"ANSWER", "ARGS", "BUG", "CASE", "CONTEXT", "DOCKER", "FRESH", "FUZZTIME", "GOARCH", "GOFIPS140", "GOOS", "HINT", "IMAGE", "KEY",
-	"KUBECONFIG", "LEVEL", "ONLY", "PLATFORMS", "RELEASE", "SEEDS", "SHRINK", "SIGNERS", "STAGE", "STORY", "TRACE", "VERSION",
+	"ANSWER", "ARGS", "BUG", "CASE", "CONTEXT", "DOCKER", "FRESH", "FUZZTIME", "GOARCH", "GOFIPS140", "GOOS", "HINT",
+	"IMAGE", "KEY", "KUBECONFIG", "LEVEL", "ONLY", "PLATFORMS", "RELEASE", "SEEDS", "SHRINK", "SIGNERS", "STAGE",
+	"STORY", "TRACE", "VERSION",
 	"MAKE_RELEASE", "name", // which nobody should set
 }
 

@@ -81,8 +81,8 @@ func (c Call) commandLine(ctx context.Context, s *student, stage Stage) (string,
 	return environmentOf(stage) + withExec(line), nil
 }
 
-// chooseProgram decides which program a check is for, and remembers it. With a STAGE, it is for this check alone: so the
-// pages show what our own stages do wrong.
+// chooseProgram decides which program a check is for, and remembers it. With a STAGE, it is for this check alone: so
+// the pages show what our own stages do wrong.
 func (c Call) chooseProgram(s *student) error {
 	if c.Stage == "" {
 		return s.choose(c.Program)
@@ -110,8 +110,8 @@ func environmentOf(stage Stage) string {
 	return line + "; "
 }
 
-// withExec lets a program take the place of the shell, so that a signal for the process is one for the program. A line of
-// several commands stays as it is.
+// withExec lets a program take the place of the shell, so that a signal for the process is one for the program. A line
+// of several commands stays as it is.
 func withExec(line string) string {
 	first, _, _ := strings.Cut(line, " ")
 	if strings.ContainsAny(line, ";&|()\n") || strings.Contains(first, "=") {

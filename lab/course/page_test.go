@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -69,7 +68,7 @@ func rowsTable() string {
 		fmt.Fprintf(&b, " %d |", s.Number)
 	}
 	b.WriteString("\n|---|" + strings.Repeat("---|", len(stages)) + "\n")
-	for _, row := range slices.Concat(trial.Steps(), trial.Rows()) {
+	for _, row := range allRows() {
 		fmt.Fprintf(&b, "| %s |", row.Name)
 		for _, s := range stages {
 			mark := ""
@@ -91,8 +90,8 @@ func TestEachRowOfTheTrialBelongsToOneStage(t *testing.T) {
 			trialRow(row.name)
 		}
 	}
-	for _, row := range slices.Concat(trial.Steps(), trial.Rows()) {
-		if isBeyond := beyond[row.Name] != ""; isBeyond == (learners[row.Name] > 0) || learners[row.Name] > 1 {
+	for _, row := range allRows() {
+		if isBeyond := row.Name == beyond; isBeyond == (learners[row.Name] > 0) || learners[row.Name] > 1 {
 			t.Errorf("%d stages learn the row %q; beyond all of them: %t", learners[row.Name], row.Name, isBeyond)
 		}
 	}

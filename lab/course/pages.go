@@ -23,8 +23,8 @@ func shownOutput(page string) (lines []string) {
 	return strings.Split(block, "\n")
 }
 
-// checkPage fails the test unless each line that the page of a stage shows is in one of the stories of the stage before.
-// Numbers may differ: they are seconds, versions, and how far a program comes.
+// checkPage fails the test unless each line that the page of a stage shows is in one of the stories of the stage
+// before. Numbers may differ: they are seconds, versions, and how far a program comes.
 func checkPage(t *testing.T, stage Stage, stories []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", stage.Dir, "README.md"))

@@ -12,7 +12,8 @@ import (
 )
 
 // In real time, and as processes, all rows of all stages would take an hour. So each stage has to pass what it is the
-// first to learn, and must fail what the next one learns, as when a student begins that. The last stage has to pass all.
+// first to learn, and must fail what the next one learns, as when a student begins that. The last stage has to pass
+// all.
 func TestStagesAsProcesses(t *testing.T) {
 	if os.Getenv("COURSE_PROCESSES") == "" {
 		t.Skip("it takes some minutes: .ci/learn runs it")

@@ -2,7 +2,6 @@ package course
 
 import (
 	"context"
-	"slices"
 	"testing"
 
 	"podcount/lab/trial"
@@ -17,13 +16,12 @@ func Test(t *testing.T, number int, run func(context.Context, trial.Cluster) err
 		t.Fatal(err)
 	}
 	program := s.program(trial.Program{Run: run})
-	for _, row := range slices.Concat(trial.Steps(), trial.Rows()) {
+	for _, row := range allRows() {
 		if !s.isJudgedBy(row.Name) {
 			continue
 		}
 		t.Run(row.Name, func(t *testing.T) {
-			r := trial.RunRow(t, program, row)
-			switch {
+			switch r := trial.RunRow(t, program, row); {
 			case r.Verdict == trial.Skipped:
 				t.Skip(r.Detail)
 			case r.Green() != s.mustPass(row.Name):

@@ -142,7 +142,8 @@ func TestProgramInAnyLanguageIsChecked(t *testing.T) {
 	one.Only = "print it"
 	wantTyped(t, one, 2, "ONLY=print it: stage 1 has no row of that name")
 	program := `case $SERVER in http://*) echo 7 pods;; *) exit 3;; esac`
-	wantTyped(t, Call{Root: root, Command: "check", Program: program}, 1, "✓ steps: prints", "✗ steps: no answer is no number")
+	check := Call{Root: root, Command: "check", Program: program}
+	wantTyped(t, check, 1, "✓ steps: prints", "✗ steps: no answer is no number")
 	wantTyped(t, Call{Root: root, Command: "learn"}, 0, "your program  "+program)
 	wantTyped(t, Call{Root: root, Command: "check", Only: "prints"}, 0, "✓ steps: prints", "That is right.")
 	wantTyped(t, Call{Root: root, Command: "check", Stage: "10"}, 1, "exited: exit status 3")
@@ -165,9 +166,6 @@ func TestInterruptEndsACheck(t *testing.T) {
 
 func TestFirstRowOfTheTableIsTold(t *testing.T) {
 	rows := []trial.Row{{Name: "first"}, {Name: "second"}, {Name: "third"}}
-	result := func(name string, v trial.Verdict) (string, trial.Result) {
-		return name, trial.Result{Row: trial.Row{Name: name}, Verdict: v}
-	}
 	results := map[string]trial.Result{}
 	for _, step := range []struct {
 		name    string
@@ -178,8 +176,7 @@ func TestFirstRowOfTheTableIsTold(t *testing.T) {
 		{"first", trial.Right, ""},
 		{"second", trial.Exited, "second"},
 	} {
-		name, r := result(step.name, step.verdict)
-		results[name] = r
+		results[step.name] = trial.Result{Row: trial.Row{Name: step.name}, Verdict: step.verdict}
 		told := ""
 		if red := firstRed(rows, results); red != nil {
 			told = red.Name

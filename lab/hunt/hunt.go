@@ -93,8 +93,8 @@ func (h *Hunt) introduce(s state, bug Bug, podcountFlags []string) {
 		h.say("These things happen by themselves, and each is said:")
 		h.print("    " + strings.ReplaceAll(shortened(bug.Script), "\n", "\n    ") + "\n\n")
 	}
-	h.say("Look at the lines that follow, at podcount's page, and at the code. Which function, method, type or variable is broken? " +
-		"Ctrl-C stops the playground.")
+	h.say("Look at the lines that follow, at podcount's page, and at the code. Which function, method, type or variable " +
+		"is broken? Ctrl-C stops the playground.")
 }
 
 // maxSteps is how many steps of a script are shown before it begins.

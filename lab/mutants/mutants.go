@@ -53,8 +53,8 @@ type edit struct {
 	at    span     // the lines that it replaces
 }
 
-// ReadAll reads all mutants, and applies each to the files of a checkout. If the error tells of mutants that do not fit,
-// all are returned with it.
+// ReadAll reads all mutants, and applies each to the files of a checkout. If the error tells of mutants that do not
+// fit, all are returned with it.
 func ReadAll(checkout fs.FS) ([]Mutant, error) {
 	files, err := fs.Glob(checkout, Dir+"/*.txt")
 	if err != nil {
@@ -164,8 +164,8 @@ func unindented(line string) string     { return strings.TrimLeft(line, " \t") }
 func indentation(line string) string    { return strings.TrimSuffix(line, unindented(line)) }
 func isSameUnindented(a, b string) bool { return unindented(a) == unindented(b) }
 
-// Places returns the declarations that a mutant changes. They are those that it names, so what it changes in a file that
-// is not Go is none.
+// Places returns the declarations that a mutant changes. They are those that it names, so what it changes in a file
+// that is not Go is none.
 func (m Mutant) Places() (places []Named) {
 	for _, e := range m.edits {
 		if e.Dir != "" && !slices.Contains(places, e.Named) {

@@ -154,7 +154,11 @@ func TestDeclaredNamesHaveTheirTypesInFront(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []mutants.Named{{Dir: "p", Name: "Box.Grow"}, {Dir: "p", Name: "high"}, {Dir: "q", Name: "TestFar"}} {
+	for _, want := range []mutants.Named{
+		{Dir: "p", Name: "Box.Grow"},
+		{Dir: "p", Name: "high"},
+		{Dir: "q", Name: "TestFar"},
+	} {
 		if !slices.Contains(declared, want) {
 			t.Errorf("%v is not among %v", want, declared)
 		}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// kubeconfigOf returns a kubeconfig for a server's URL and its CA in PEM. It is JSON, and so YAML, too: a program of the
-// course, in learn, reads no other.
+// kubeconfigOf returns a kubeconfig for a server's URL and its CA in PEM. It is JSON, and so YAML, too: a program of
+// the course, in learn, reads no other.
 func kubeconfigOf(server string, ca []byte) string {
 	text, err := json.MarshalIndent(object{
 		"apiVersion": "v1",

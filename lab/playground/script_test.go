@@ -10,7 +10,8 @@ import (
 )
 
 func TestStepsComeInTheOrderOfTheirTimes(t *testing.T) {
-	s, err := parseScript("\n  6s: scale web 5\n0s: nodes 3\n6s: press wave\n\n1.5s: fault patch nodes, once: refuse 500\n")
+	s, err := parseScript(
+		"\n  6s: scale web 5\n0s: nodes 3\n6s: press wave\n\n1.5s: fault patch nodes, once: refuse 500\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +83,8 @@ func TestScriptDoesItsStepsAndTellsWhatHappens(t *testing.T) {
 	if isMet, err := p.await(shortPauses.giveUp, isDone); err != nil || !isMet {
 		t.Fatalf("the script has not come to its end: %v\n%s", err, out.String())
 	}
-	if _, err := p.await(shortPauses.giveUp, func() bool { return strings.Contains(out.String(), "Events of podcount") }); err != nil {
+	hasEvents := func() bool { return strings.Contains(out.String(), "Events of podcount") }
+	if _, err := p.await(shortPauses.giveUp, hasEvents); err != nil {
 		t.Fatal(err)
 	}
 	stops <- os.Interrupt

@@ -12,8 +12,9 @@ import (
 )
 
 // Command is a program that a shell starts with a line such as "./mine --kubeconfig $KUBECONFIG". It gets the
-// environment of the trial, and there KUBECONFIG, TRIAL_SERVER, which is the server's URL, TRIAL_LABEL, TRIAL_NODE_LABEL,
-// TRIAL_IDENTITY and, if it may elect a leader, TRIAL_LEASE. Cluster explains them. It can only be tried in real time.
+// environment of the trial, and there KUBECONFIG, TRIAL_SERVER, which is the server's URL, TRIAL_LABEL,
+// TRIAL_NODE_LABEL, TRIAL_IDENTITY and, if it may elect a leader, TRIAL_LEASE. Cluster explains them. It can only be
+// tried in real time.
 func Command(line string) Program { return Program{command: line, UsesKubeconfig: true} }
 
 // command is a process of the system.

@@ -3,6 +3,7 @@ package trial
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // The first ones are for a program that does its work once, and ends: with the exit code 0, or with another one if it
 // could not do it.
 func Steps() []Row {
-	rows := append([]Row{}, steps...)
+	rows := slices.Clone(steps)
 	for i := range rows {
 		rows[i].Group = "steps"
 		rows[i].needs |= needsFake | needsPods
@@ -74,7 +75,7 @@ var steps = []Row{
 	{
 		Name:    "others' labels stay",
 		Happens: "While the program writes, someone else writes another label of the same nodes.",
-		Why:     "kubelets and other controllers write the same nodes. Whoever writes a whole node undoes what they have written.",
+		Why:     "Others write the same nodes, such as kubelets. Whoever writes a whole node undoes what they have written.",
 		Report:  "https://kubernetes.io/docs/reference/using-api/api-concepts/#patch-and-apply",
 		play: func(s *scene) {
 			p := s.held(func(node string) { s.cluster.setLabel(node, otherLabel, "kept") })
@@ -166,7 +167,7 @@ var steps = []Row{
 	{
 		Name:    "resumes",
 		Happens: "The server ends all watches, four times. The program must not list all pods for each of them.",
-		Why:     "A watch can go on from the version of the last event. A list of everything costs the server far more than that.",
+		Why:     "A watch can go on from the version of the last event. A list of everything costs the server far more.",
 		Report:  "https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes",
 		play: func(s *scene) {
 			s.start()
@@ -352,7 +353,7 @@ var steps = []Row{
 	},
 	{
 		Name:    "cannot renew",
-		Happens: "The leader can do all but renew its Lease. The other replica takes that, and the old leader must not write.",
+		Happens: "The leader cannot renew its Lease. The other replica takes that, and the old leader must not write.",
 		Why:     "A leader cannot know that another one leads. It must stop by itself before that can be.",
 		Report:  "https://kubernetes.io/docs/concepts/architecture/leases/",
 		needs:   needsElection,
@@ -437,8 +438,8 @@ func (s *scene) once() *instance {
 	return p
 }
 
-// held starts a program that ends by itself. When its first write of a node has been sent, meanwhile is called with each
-// node, in the order in which a list has them. The writes arrive after that. held waits for the program's end.
+// held starts a program that ends by itself. When its first write of a node has been sent, meanwhile is called with
+// each node, in the order in which a list has them. The writes arrive after that. held waits for the program's end.
 func (s *scene) held(meanwhile func(node string)) *instance {
 	s.inject(fakekube.Fault{
 		Times: fakekube.Always,
@@ -450,7 +451,7 @@ func (s *scene) held(meanwhile func(node string)) *instance {
 	if !s.await(onceLimit, func() bool { return s.hits.Load() > 0 }) {
 		s.end(Unlike, "it has sent no write to a node within %s", onceLimit)
 	}
-	for _, node := range append([]string{}, s.counting.nodes...) {
+	for _, node := range slices.Clone(s.counting.nodes) {
 		meanwhile(node)
 	}
 	s.awaitEnd(p)
@@ -543,11 +544,6 @@ func hasWord(text, number string) bool {
 }
 
 // without returns the names but one.
-func without(names []string, unwanted string) (rest []string) {
-	for _, name := range names {
-		if name != unwanted {
-			rest = append(rest, name)
-		}
-	}
-	return rest
+func without(names []string, unwanted string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == unwanted })
 }

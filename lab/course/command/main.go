@@ -1,5 +1,5 @@
-// Command is the program behind `make learn`, `make check`, `make hint` and `make answer`, as package course explains. It
-// runs in the root of a checkout.
+// Command is the program behind `make learn`, `make check`, `make hint` and `make answer`, as package course explains.
+// It runs in the root of a checkout.
 //
 //	command [-stage NUMBER] [-fresh yes] [-program LINE] [-only ROW] learn|check|hint|answer
 package main
@@ -23,7 +23,8 @@ func main() {
 	flag.StringVar(&c.Fresh, "fresh", "", "`yes` begins the stage with the finished one before")
 	flag.Parse()
 	if flag.NArg() != 1 {
-		fmt.Fprintln(os.Stderr, "use: make learn [STAGE=N] [FRESH=yes], make check [STAGE=N] [PROGRAM=LINE] [ONLY=ROW], make hint, make answer")
+		fmt.Fprintln(os.Stderr, "use: make learn [STAGE=N] [FRESH=yes], make check [STAGE=N] [PROGRAM=LINE] [ONLY=ROW], "+
+			"make hint [STAGE=N] or make answer [STAGE=N]")
 		os.Exit(2)
 	}
 	c.Command = flag.Arg(0)
