@@ -2,6 +2,7 @@ package fakekube
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 )
 
@@ -25,4 +26,24 @@ contexts:
   context: {cluster: fake, user: me}
 current-context: fake
 `, server, base64.StdEncoding.EncodeToString(ca), userYAML)
+}
+
+// KubeconfigJSON returns a kubeconfig as Kubeconfig does, in JSON, which is YAML, too. Programs in all languages can
+// read it. user holds the credentials, such as {"token": "secret"}.
+func KubeconfigJSON(server string, ca []byte, user Object) []byte {
+	text, err := json.MarshalIndent(Object{
+		"apiVersion": "v1",
+		"kind":       "Config",
+		"clusters": []Object{{"name": "fake", "cluster": Object{
+			"server":                     server,
+			"certificate-authority-data": ca, // becomes base64
+		}}},
+		"users":           []Object{{"name": "me", "user": user}},
+		"contexts":        []Object{{"name": "fake", "context": Object{"cluster": "fake", "user": "me"}}},
+		"current-context": "fake",
+	}, "", "  ")
+	if err != nil {
+		panic(err) // user is no JSON
+	}
+	return append(text, '\n')
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"os"
@@ -11,29 +10,9 @@ import (
 	"time"
 )
 
-// kubeconfigOf returns a kubeconfig for a server's URL and its CA in PEM. It is JSON, and so YAML, too: a program of
-// the course, in learn, reads no other.
-func kubeconfigOf(server string, ca []byte) string {
-	text, err := json.MarshalIndent(object{
-		"apiVersion": "v1",
-		"kind":       "Config",
-		"clusters": []object{{"name": "fake", "cluster": object{
-			"server":                     server,
-			"certificate-authority-data": ca, // becomes base64
-		}}},
-		"users":           []object{{"name": "me", "user": object{"token": token}}},
-		"contexts":        []object{{"name": "fake", "context": object{"cluster": "fake", "user": "me"}}},
-		"current-context": "fake",
-	}, "", "  ")
-	if err != nil {
-		panic(err) // These values are JSON.
-	}
-	return string(text) + "\n"
-}
-
 // writeOwnKubeconfig writes a kubeconfig to a file that no other playground uses, and returns its name. That is
 // playground.kubeconfig, or playground-2.kubeconfig and so on if the servers of the files before still answer.
-func writeOwnKubeconfig(dir, text string) (file string, err error) {
+func writeOwnKubeconfig(dir string, text []byte) (file string, err error) {
 	// Without the lock, two playgrounds that start together might choose the same name.
 	lock, err := os.OpenFile(filepath.Join(dir, ".playground.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -52,7 +31,7 @@ func writeOwnKubeconfig(dir, text string) (file string, err error) {
 		if err == nil && serverAnswers(string(other)) {
 			continue
 		}
-		return file, os.WriteFile(file, []byte(text), 0o600)
+		return file, os.WriteFile(file, text, 0o600)
 	}
 }
 

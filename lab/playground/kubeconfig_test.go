@@ -8,19 +8,21 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"podcount/lab/fakekube"
 )
 
 func TestEachPlaygroundHasItsOwnKubeconfig(t *testing.T) {
 	dir := t.TempDir()
 	want := func(server *httptest.Server, name string) {
 		t.Helper()
-		text := kubeconfigOf(server.URL, nil)
+		text := fakekube.KubeconfigJSON(server.URL, nil, object{"token": token})
 		file, err := writeOwnKubeconfig(dir, text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(file)
-		if err != nil || filepath.Base(file) != name || string(got) != text {
+		if err != nil || filepath.Base(file) != name || string(got) != string(text) {
 			t.Errorf("the file is %s, want %s; %v\n%s", file, name, err, got)
 		}
 	}

@@ -79,7 +79,8 @@ func (p *playground) writeKubeconfig(dir string) (file string, err error) {
 	if err != nil {
 		return "", err
 	}
-	return writeOwnKubeconfig(dir, kubeconfigOf(p.endpoint.URL, p.endpoint.CA))
+	// A program of the course, in learn, reads JSON alone.
+	return writeOwnKubeconfig(dir, fakekube.KubeconfigJSON(p.endpoint.URL, p.endpoint.CA, object{"token": token}))
 }
 
 // stop ends what the buttons do, and the processes of podcount. It returns an error if one of them had to be killed.

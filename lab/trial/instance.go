@@ -3,7 +3,6 @@ package trial
 import (
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -186,23 +185,14 @@ func pass(ctx context.Context, d time.Duration) {
 	}
 }
 
-// writeCredential lets the program's kubeconfig and its file hold a token. The kubeconfig is JSON, which is YAML, too,
-// and which programs in all languages can read.
+// writeCredential lets the program's kubeconfig and its file hold a token.
 func (p *instance) writeCredential(s *scene, token string) {
-	type object = map[string]any
 	file := filepath.Join(filepath.Dir(p.Kubeconfig), "token")
-	config, err := json.MarshalIndent(object{
-		"apiVersion": "v1",
-		"kind":       "Config",
-		"clusters": []object{{"name": "trial", "cluster": object{
-			"server":                     p.URL,
-			"certificate-authority-data": s.trial.authority.PEM(), // becomes base64
-		}}},
-		"users":           []object{{"name": "program", "user": object{"token": token, "tokenFile": file}}},
-		"contexts":        []object{{"name": "trial", "context": object{"cluster": "trial", "user": "program"}}},
-		"current-context": "trial",
-	}, "", "  ")
-	err = errors.Join(err, replaceFile(file, []byte(token)), replaceFile(p.Kubeconfig, config))
+	user := fakekube.Object{"token": token, "tokenFile": file}
+	err := errors.Join(
+		replaceFile(file, []byte(token)),
+		replaceFile(p.Kubeconfig, fakekube.KubeconfigJSON(p.URL, s.trial.authority.PEM(), user)),
+	)
 	if err != nil {
 		panic(err)
 	}
