@@ -72,10 +72,10 @@ func invalidBesideValid(t *testing.T, podcount Program) {
 		wantStatus(t, f, "good", "false 1 1")
 
 		// A list has the invalid Count, too.
-		f.EndWatches()
-		f.Compact()
+		f.LoseEvents(1)
 		fixture.AddCount(f, "bad", `"hello"`)
 		f.Compact()
+		f.EndWatches()
 		testkit.Pass(time.Minute)
 		fixture.AddPodWithLabels(f, "b", fakekube.Object{"app": "nginx"})
 		testkit.Pass(time.Second)
