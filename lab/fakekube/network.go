@@ -5,10 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -54,7 +56,7 @@ func NewNetwork(server *http.Server) *Network {
 // such as "127.0.0.1:0" for a free port. The port remains the same as long as the Network exists. NewTCPNetwork panics
 // if it gets no port.
 func NewTCPNetwork(address string, server *http.Server) *Network {
-	port, err := net.Listen("tcp", address)
+	port, err := listenAt(address)
 	if err != nil {
 		panic(fmt.Sprintf("the fake gets no port: %v", err))
 	}
@@ -133,8 +135,28 @@ func (n *Network) isClosed() bool {
 	}
 }
 
-// listenAgain listens on a port that was given up. Meanwhile, the system may have lent it to a client for a connection
-// elsewhere, so this tries for a while.
+// listenAt listens on an address for the first time. A free port is one below those that systems lend to connections and
+// to whoever else asks for a free port: Linux begins at 32768, others at 49152. So none of these takes it while the
+// Network is down.
+func listenAt(address string) (net.Listener, error) {
+	host, port, _ := net.SplitHostPort(address)
+	if port != "0" {
+		return net.Listen("tcp", address)
+	}
+	var lastErr error
+	for range 100 { // because some are taken
+		free := strconv.Itoa(20_000 + rand.IntN(10_000))
+		listener, err := net.Listen("tcp", net.JoinHostPort(host, free))
+		if err == nil {
+			return listener, nil
+		}
+		lastErr = err
+	}
+	return nil, lastErr
+}
+
+// listenAgain listens on a port that was given up. Meanwhile, the system may have lent a port that the caller has
+// chosen to a client for a connection elsewhere, so this tries for a while.
 func listenAgain(address string) net.Listener {
 	for deadline := time.Now().Add(2 * time.Second); ; <-time.After(20 * time.Millisecond) {
 		port, err := net.Listen("tcp", address)

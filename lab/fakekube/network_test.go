@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -241,6 +242,17 @@ func TestHalfOpenPortLosesRequests(t *testing.T) {
 		asked := e.server.Handler.(*Server).Received(Requests{Resource: "pods"})
 		testkit.WantNumber(t, "requests that arrived", len(asked), 0)
 	})
+}
+
+// Linux lends ports from 32768 on. One of these could be taken while the Network is down.
+func TestFreePortIsNoneThatTheSystemLends(t *testing.T) {
+	for _, address := range []string{"127.0.0.1:0", ":0"} {
+		n := NewTCPNetwork(address, &http.Server{Handler: New()})
+		defer n.Close()
+		_, port, _ := net.SplitHostPort(n.Addr())
+		number, _ := strconv.Atoi(port)
+		testkit.WantBetween(t, "the port", number, 1024, 32767)
+	}
 }
 
 func TestPortThatIsTakenMeanwhileCannotBeRestored(t *testing.T) {

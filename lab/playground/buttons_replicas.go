@@ -170,10 +170,7 @@ func (p *playground) startSecond(r *press) error {
 	}
 	p.cluster.fake.AddUser(secondToken, "second-replica", "system:masters")
 	withoutPort := p.flags.without("listen") // the first replica listens there
-	second, err := newReplica("the second replica", secondToken, file, withoutPort)
-	if err != nil {
-		return err
-	}
+	second := newReplica("the second replica", secondToken, file, withoutPort)
 	since := time.Now()
 	if err := p.replicas.add(second); err != nil {
 		return err

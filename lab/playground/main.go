@@ -96,10 +96,7 @@ func (p *playground) run(dir string, stops, disturbances <-chan os.Signal) error
 	if err != nil {
 		return err
 	}
-	first, err := newReplica("the first replica", token, file, p.flags)
-	if err != nil {
-		return err
-	}
+	first := newReplica("the first replica", token, file, p.flags)
 	if err := p.replicas.add(first); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"strconv"
@@ -11,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"podcount/lab/fakekube"
 )
 
 // patience is how long a process of podcount may take to stop. Then it is killed.
@@ -61,12 +64,8 @@ func newReplicas(program string, leads func(token string) bool, out, errOut io.W
 }
 
 // newReplica makes a replica, which does not run yet.
-func newReplica(name, token, kubeconfig string, flags flags) (*replica, error) {
-	page, err := freeAddress()
-	if err != nil {
-		return nil, err
-	}
-	return &replica{name: name, token: token, kubeconfig: kubeconfig, pageAddress: page, flags: flags}, nil
+func newReplica(name, token, kubeconfig string, flags flags) *replica {
+	return &replica{name: name, token: token, kubeconfig: kubeconfig, pageAddress: freeAddress(), flags: flags}
 }
 
 // add starts another replica.
@@ -192,14 +191,12 @@ func (rs *replicas) shown() *replica {
 	return found
 }
 
-// freeAddress returns a HOST:PORT of 127.0.0.1 on which nobody listens.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
+// freeAddress returns a HOST:PORT of 127.0.0.1 on which nobody listens. As the port of a fake's network, it remains free
+// while a replica is away.
+func freeAddress() string {
+	network := fakekube.NewTCPNetwork("127.0.0.1:0", &http.Server{})
+	defer network.Close()
+	return network.Addr()
 }
 
 // hasPage reports whether a replica's page accepts connections.

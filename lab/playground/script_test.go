@@ -62,12 +62,8 @@ func TestScriptDoesItsStepsAndTellsWhatHappens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, err := freeAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
 	out := &testkit.Buffer{}
-	podcountFlags := flags{"-interval", "200ms", "-log-format", "text", "-listen", address}
+	podcountFlags := flags{"-interval", "200ms", "-log-format", "text", "-listen", freeAddress()}
 	p := newPlayground(podcountProgram(t), podcountFlags, shortPauses, out, out)
 	p.script = todo
 	stops := make(chan os.Signal, 1)
