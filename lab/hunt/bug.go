@@ -1,10 +1,12 @@
 package hunt
 
 import (
-	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
+
+	"podcount/lab/fakekube"
 )
 
 // Level says how hard a bug is to find.
@@ -70,17 +72,12 @@ func Bugs() []Bug { return slices.Concat(easyBugs(), middleBugs(), hardBugs()) }
 func (b Bug) duration() time.Duration { return time.Duration(b.Seconds) * time.Second }
 
 // flags returns podcount's flags, with a free port in place of LISTEN.
-func (b Bug) flags() ([]string, error) {
+func (b Bug) flags() []string {
 	words := strings.Fields(b.Flags)
-	at := slices.Index(words, "LISTEN")
-	if at < 0 {
-		return words, nil
+	if at := slices.Index(words, "LISTEN"); at >= 0 {
+		network := fakekube.NewTCPNetwork("127.0.0.1:0", &http.Server{}) // its port remains free
+		defer network.Close()
+		words[at] = network.Addr()
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	defer listener.Close()
-	words[at] = listener.Addr().String()
-	return words, nil
+	return words
 }

@@ -58,10 +58,7 @@ func (h *Hunt) Start(ctx context.Context, level, number string) error {
 	if err != nil {
 		return err
 	}
-	podcountFlags, err := bug.flags()
-	if err != nil {
-		return err
-	}
+	podcountFlags := bug.flags()
 	h.introduce(s, bug, podcountFlags)
 	program, playground := filepath.Join(h.Bin, "podcount-with-a-bug"), filepath.Join(h.Bin, "playground")
 	h.say("Compiling podcount with the bug, and the playground …")
