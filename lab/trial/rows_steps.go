@@ -115,16 +115,9 @@ var steps = []Row{
 		Why:     "A name may come again, and a uid never does. What was meant for one node must not reach another.",
 		Report:  "https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#uids",
 		play: func(s *scene) {
-			p := s.held(func(node string) {
-				s.say("replaces %s", node)
-				s.cluster.removeNode(node)
-				s.cluster.addNode(node, true)
-			})
-			s.awaitEnd(p)
+			s.held(s.replace)
 			for _, node := range s.counting.nodes {
-				if value := s.cluster.labels()[node]; value != "" {
-					s.end(Unlike, "the new %s got the label %q, which was meant for the node before it", node, value)
-				}
+				s.wantNoLabel(node)
 			}
 			s.end(Right, "the new nodes got nothing that was not meant for them")
 		},
@@ -136,11 +129,7 @@ var steps = []Row{
 		Report:  "https://kubernetes.io/docs/reference/access-authn-authz/authorization/",
 		play: func(s *scene) {
 			const message = "the user trial cannot patch nodes"
-			s.inject(fakekube.Fault{
-				Times: fakekube.Always,
-				On:    fakekube.Requests{Verb: "write", Resource: s.writes},
-				Do:    fakekube.Refuse{Code: 403, Message: message},
-			})
+			s.script(fmt.Sprintf("write WRITES, always: refuse 403 message %q", message))
 			p := s.once()
 			s.wantCode(p, false)
 			if !strings.Contains(p.process.output(), message) {
@@ -211,11 +200,7 @@ var steps = []Row{
 		Report:  "https://pkg.go.dev/k8s.io/client-go/util/workqueue",
 		play: func(s *scene) {
 			s.start()
-			lift := s.inject(fakekube.Fault{
-				Times: fakekube.Always,
-				Delay: 2 * time.Second,
-				On:    fakekube.Requests{Verb: "write", Resource: s.writes},
-			}).Lift
+			lift := s.script("write WRITES, always: delay 2s")
 			s.change()
 			s.awaitHit(usualLimit)
 			s.pause(300 * time.Millisecond)
@@ -232,20 +217,15 @@ var steps = []Row{
 		play: func(s *scene) {
 			s.start()
 			node := s.counting.nodes[0]
-			on := fakekube.Requests{Verb: "write", Resource: s.writes, Name: node}
-			s.inject(fakekube.Fault{Delay: 3 * time.Second, On: on})
-			later := s.inject(fakekube.Fault{Times: fakekube.Always, Do: fakekube.Refuse{Code: 500}, On: on})
+			s.script("write WRITES " + node + ": delay 3s")
+			lift := s.script("write WRITES " + node + ", always: refuse 500")
 			s.change()
 			s.awaitHit(usualLimit)
-			s.say("replaces %s", node)
-			s.cluster.removeNode(node)
-			s.cluster.addNode(node, true)
+			s.replace(node)
 			s.pause(5 * time.Second)
-			if value := s.cluster.labels()[node]; value != "" {
-				s.end(Unlike, "the new %s got the label %q, which was meant for the node before it", node, value)
-			}
+			s.wantNoLabel(node)
 			s.say("lets further writes through")
-			later.Lift()
+			lift()
 		},
 	},
 	{
@@ -332,11 +312,7 @@ var steps = []Row{
 		Report:  "https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination",
 		play: func(s *scene) {
 			p := s.start()
-			s.inject(fakekube.Fault{
-				Times: fakekube.Always,
-				Delay: 3 * time.Second,
-				On:    fakekube.Requests{Verb: "write", Resource: s.writes},
-			})
+			s.script("write WRITES, always: delay 3s")
 			s.change()
 			s.awaitHit(usualLimit)
 			s.say("sends a SIGTERM")
@@ -363,11 +339,7 @@ var steps = []Row{
 			s.pause(5 * time.Second)
 			leader := s.leader()
 			s.say("lets no write of the Lease by the %s through", leader.who)
-			s.inject(fakekube.Fault{
-				Times: fakekube.Always,
-				On:    fakekube.Requests{Verb: "write", Resource: "leases", Host: leader.host},
-				Do:    fakekube.Refuse{Code: 500},
-			})
+			s.script("write leases at " + leader.host + ", always: refuse 500")
 			before := s.cluster.holder()
 			hasPassed := func() bool { return s.cluster.holder() != before }
 			if !s.await(usualLimit, hasPassed) {
@@ -441,11 +413,7 @@ func (s *scene) once() *instance {
 // held starts a program that ends by itself. When its first write of a node has been sent, meanwhile is called with
 // each node, in the order in which a list has them. The writes arrive after that. held waits for the program's end.
 func (s *scene) held(meanwhile func(node string)) *instance {
-	s.inject(fakekube.Fault{
-		Times: fakekube.Always,
-		Delay: 2 * time.Second,
-		On:    fakekube.Requests{Verb: "write", Resource: s.writes},
-	})
+	s.script("write WRITES, always: delay 2s")
 	s.mayEnd = true
 	p := s.startEarly()
 	if !s.await(onceLimit, func() bool { return s.hits.Load() > 0 }) {
@@ -488,6 +456,20 @@ func (s *scene) wantRight() {
 // node returns a node.
 func (s *scene) node(name string) fakekube.Object {
 	return s.fake.Get("nodes", fakekube.Key{Name: name})
+}
+
+// replace lets another node take the place and the name of one.
+func (s *scene) replace(node string) {
+	s.say("replaces %s", node)
+	s.cluster.removeNode(node)
+	s.cluster.addNode(node, true)
+}
+
+// wantNoLabel ends the row if a node that has replaced another one got the label that was meant for that.
+func (s *scene) wantNoLabel(node string) {
+	if value := s.cluster.labels()[node]; value != "" {
+		s.end(Unlike, "the new %s got the label %q, which was meant for the node before it", node, value)
+	}
 }
 
 // bind gives a pod a place on a node.
