@@ -7,6 +7,8 @@ import (
 	"io"
 	"path/filepath"
 	"strconv"
+
+	"podcount/lab/diff"
 )
 
 // Call is what a student has typed.
@@ -187,5 +189,5 @@ func Change(root string, number int) (string, error) {
 		before = ""
 	}
 	after, err := finished(root, number)
-	return diff(before, after), err
+	return diff.Unified(before, after), err
 }

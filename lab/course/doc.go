@@ -9,6 +9,5 @@
 //   - student.go keeps the student's program, and where the student stands;
 //   - commands.go is what the student types: learn, check, hint and answer;
 //   - check.go puts the student's program to the rows;
-//   - diff.go shows what a stage changes;
 //   - staged.go tests the finished stages, and pages.go what their pages show.
 package course

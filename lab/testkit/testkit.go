@@ -68,7 +68,7 @@ func WantEqual[T any](t testing.TB, what string, got, want T) {
 		t.Errorf("%s: got %#v, want %#v", what, got, want)
 		return
 	}
-	t.Errorf("%s: - is wanted and missing, + is unwanted:\n%s", what, diff(gotLines, wantLines))
+	t.Errorf("%s: - is wanted and missing, + is unwanted:\n%s", what, difference(gotLines, wantLines))
 }
 
 // Pass lets d of virtual time pass, and then waits until every other goroutine is blocked. It works only within a
