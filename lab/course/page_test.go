@@ -3,7 +3,6 @@ package course
 import (
 	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
@@ -14,41 +13,19 @@ import (
 var update = flag.Bool("update", false, "write the generated parts of the pages in learn")
 
 func TestPagesHaveTheTablesAndTheChanges(t *testing.T) {
-	checkParts(t, "../../learn/README.md", map[string]string{"stages": stagesTable(), "rows": rowsTable()})
+	check := func(t *testing.T, page string, parts map[string]string) {
+		t.Helper()
+		testkit.WantParts(t, "../../learn/"+page, "go test ./lab/course -update", *update, parts)
+	}
+	check(t, "README.md", map[string]string{"stages": stagesTable(), "rows": rowsTable()})
 	for _, stage := range stages {
 		t.Run(stage.Name, func(t *testing.T) {
 			change, err := Change("../..", stage.Number)
 			if err != nil {
 				t.Fatal(err)
 			}
-			checkParts(t, "../../learn/"+stage.Dir+"/README.md", map[string]string{"change": "```diff\n" + change + "```\n"})
+			check(t, stage.Dir+"/README.md", map[string]string{"change": "```diff\n" + change + "```\n"})
 		})
-	}
-}
-
-// checkParts fails the test if parts of a page are not as they should be, or writes them.
-func checkParts(t *testing.T, file string, parts map[string]string) {
-	t.Helper()
-	text := testkit.ReadFile(t, file)
-	page := text
-	for name, part := range parts {
-		begin := fmt.Sprintf("<!-- %s: go test ./lab/course -update -->\n", name)
-		end := fmt.Sprintf("<!-- end of %s -->", name)
-		before, rest, hasBegin := strings.Cut(page, begin)
-		_, after, hasEnd := strings.Cut(rest, end)
-		if !hasBegin || !hasEnd {
-			t.Fatalf("%s lacks the comments of the part %q", file, name)
-		}
-		page = before + begin + "\n" + part + "\n" + end + after
-	}
-	switch {
-	case page == text:
-	case *update:
-		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	default:
-		t.Errorf("%s is out of date: run go test ./lab/course -update", file)
 	}
 }
 

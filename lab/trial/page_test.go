@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,31 +18,8 @@ var update = flag.Bool("update", false, "write the generated parts of docs/trial
 const pageFile = "../../docs/trial.md"
 
 func TestPageHasTheRowsAndTheResults(t *testing.T) {
-	text := testkit.ReadFile(t, pageFile)
-	page := text
-	page = withPart(t, page, "rows", rowsTable())
-	page = withPart(t, page, "results", resultsTable(t))
-	switch {
-	case page == text:
-	case *update:
-		if err := os.WriteFile(pageFile, []byte(page), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	default:
-		t.Error("docs/trial.md differs from the rows or the results: run go test ./lab/trial -update")
-	}
-}
-
-// withPart replaces what stands between two comments of the page.
-func withPart(t *testing.T, page, name, part string) string {
-	t.Helper()
-	begin := fmt.Sprintf("<!-- %s: go test ./lab/trial -update -->\n", name)
-	before, rest, hasBegin := strings.Cut(page, begin)
-	_, after, hasEnd := strings.Cut(rest, fmt.Sprintf("<!-- end of %s -->", name))
-	if !hasBegin || !hasEnd {
-		t.Fatalf("the page lacks the comments of the part %q", name)
-	}
-	return before + begin + "\n" + part + "\n" + fmt.Sprintf("<!-- end of %s -->", name) + after
+	parts := map[string]string{"rows": rowsTable(), "results": resultsTable(t)}
+	testkit.WantParts(t, pageFile, "go test ./lab/trial -update", *update, parts)
 }
 
 func rowsTable() string {
