@@ -84,13 +84,18 @@ func (c Call) commandLine(ctx context.Context, s *student, stage Stage) (string,
 // chooseProgram decides which program a check is for, and remembers it. With a STAGE, it is for this check alone: so
 // the pages show what our own stages do wrong.
 func (c Call) chooseProgram(s *student) error {
-	if c.Stage == "" {
-		return s.choose(c.Program)
+	switch c.Program {
+	case "":
+		return nil
+	case "mine":
+		s.Program = ""
+	default:
+		s.Program = c.Program
 	}
-	if c.Program != "" {
-		s.Program = lineOf(c.Program)
+	if c.Stage != "" {
+		return nil
 	}
-	return nil
+	return s.save()
 }
 
 // environmentOf returns the beginning of a line for a shell, which sets the environment that a stage's page promises.

@@ -27,19 +27,16 @@ type row struct {
 	earlier []int
 }
 
-// looking is the stage that asks for everything again and again.
-const looking = 3
-
-// resuming is the stage that takes an answer that is no list for an empty one, and gets all pods from its next watch.
-const resuming = 5
+// Stages that are unlike those before.
+const (
+	looking  = 3  // It asks for everything again and again, and does not end.
+	resuming = 5  // It takes an answer that is no list for an empty one, and gets all pods from its next watch.
+	whoAmI   = 10 // From here on, a program needs no proxy.
+	oneOfTwo = 12 // It elects a leader.
+)
 
 // by are rows that no stage before passes.
-func by(names ...string) (rows []row) {
-	for _, name := range names {
-		rows = append(rows, row{name: name})
-	}
-	return rows
-}
+func by(names ...string) []row { return byAlso(nil, names...) }
 
 // byAlso are rows that these stages before pass, too.
 func byAlso(earlier []int, names ...string) (rows []row) {
@@ -230,9 +227,3 @@ func (s Stage) program(p trial.Program) trial.Program {
 	p.Elects = s.Number >= oneOfTwo
 	return p
 }
-
-// The stages from which on a program gets another environment.
-const (
-	whoAmI   = 10
-	oneOfTwo = 12
-)

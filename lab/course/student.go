@@ -35,23 +35,6 @@ type student struct {
 	Program string // a line for a shell that starts a program in another language; "" for learn/mine
 }
 
-// lineOf returns the line for a shell that a PROGRAM means. "mine" stands for learn/mine, and so for no line.
-func lineOf(program string) string {
-	if program == "mine" {
-		return ""
-	}
-	return program
-}
-
-// choose remembers the line for a shell that a check is for. The empty one changes nothing, and "mine" forgets it.
-func (s *student) choose(program string) error {
-	if program == "" || program == s.Program {
-		return nil
-	}
-	s.Program = lineOf(program)
-	return s.save()
-}
-
 // shownProgram returns what the student's program is, for people.
 func (s *student) shownProgram() string {
 	if s.Program != "" {
