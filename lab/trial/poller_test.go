@@ -139,32 +139,15 @@ func (p poller) send(ctx context.Context, c Cluster, method, path, body string, 
 		defer cancel()
 		ctx = limited
 	}
-	q, err := http.NewRequestWithContext(ctx, method, c.URL+path, strings.NewReader(body))
-	if err != nil {
-		return err
+	code, text, err := request(ctx, c, method, path, body)
+	if code > 299 && !p.believesAll {
+		return fmt.Errorf("%d %s", code, http.StatusText(code))
 	}
-	q.Header.Set("Content-Type", "application/json")
-	if method == "PATCH" {
-		q.Header.Set("Content-Type", "application/merge-patch+json")
-	}
-	answer, err := c.Transport.RoundTrip(q)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode > 299 && !p.believesAll {
-		return errors.New(answer.Status)
-	}
-	if into == nil {
-		_, err := io.Copy(io.Discard, answer.Body)
-		return err
-	}
-	text, err := io.ReadAll(answer.Body)
-	if p.believesHalf && into != nil {
+	if code != 0 && p.believesHalf && into != nil {
 		text = completed(text)
 		err = nil
 	}
-	if err != nil {
+	if err != nil || into == nil {
 		return err
 	}
 	err = json.Unmarshal(text, into)
@@ -175,6 +158,26 @@ func (p poller) send(ctx context.Context, c Cluster, method, path, body string, 
 		return fmt.Errorf("%s is no list", list.Kind)
 	}
 	return err
+}
+
+// request sends a request, and returns the code and the text of the answer. Both may be there although the text broke
+// off. A PATCH is a merge patch.
+func request(ctx context.Context, c Cluster, method, path, body string) (code int, text []byte, err error) {
+	q, err := http.NewRequestWithContext(ctx, method, c.URL+path, strings.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	q.Header.Set("Content-Type", "application/json")
+	if method == "PATCH" {
+		q.Header.Set("Content-Type", "application/merge-patch+json")
+	}
+	answer, err := c.Transport.RoundTrip(q)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer answer.Body.Close()
+	text, err = io.ReadAll(answer.Body)
+	return answer.StatusCode, text, err
 }
 
 // completed ends a list that broke off after the last whole object.

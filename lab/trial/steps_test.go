@@ -1,13 +1,10 @@
 package trial
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -60,50 +57,33 @@ func (o once) write(ctx context.Context, c Cluster, node map[string]any, number 
 	if o.hasNoUID {
 		delete(patch, "uid")
 	}
-	method, mediaType, body := "PATCH", "application/merge-patch+json", map[string]any{"metadata": patch}
+	method, body := "PATCH", map[string]any{"metadata": patch}
 	if o.whole {
 		metadata["labels"].(map[string]any)[c.Label] = number
 		delete(metadata, "resourceVersion")
-		method, mediaType, body = "PUT", "application/json", node
+		method, body = "PUT", node
 	}
 	text, err := json.Marshal(body)
 	if err != nil {
 		return err
 	}
-	code, answer, err := o.send(ctx, c, method, "/api/v1/nodes/"+metadata["name"].(string), mediaType, text)
-	isGone := code == 404 && !o.stops || code == 422 && strings.Contains(answer, "uid")
+	code, answer, err := request(ctx, c, method, "/api/v1/nodes/"+metadata["name"].(string), string(text))
+	isGone := code == 404 && !o.stops || code == 422 && strings.Contains(string(answer), "uid")
 	switch {
 	case err != nil || code == 200 || isGone || o.ignores:
 		return err
 	case o.saysLittle:
 		return errors.New("a write was refused")
 	}
-	return errors.New(answer)
+	return errors.New(string(answer))
 }
 
 func (o once) get(ctx context.Context, c Cluster, path string, into any) error {
-	code, answer, err := o.send(ctx, c, "GET", path, "application/json", nil)
+	code, answer, err := request(ctx, c, "GET", path, "")
 	if err == nil && code != 200 && !o.believes {
 		err = fmt.Errorf("GET %s: %d", path, code)
 	}
-	return errors.Join(err, json.Unmarshal([]byte(answer), into))
-}
-
-func (o once) send(
-	ctx context.Context, c Cluster, method, path, mediaType string, body []byte,
-) (code int, text string, err error) {
-	q, err := http.NewRequestWithContext(ctx, method, c.URL+path, bytes.NewReader(body))
-	if err != nil {
-		return 0, "", err
-	}
-	q.Header.Set("Content-Type", mediaType)
-	answer, err := c.Transport.RoundTrip(q)
-	if err != nil {
-		return 0, "", err
-	}
-	defer answer.Body.Close()
-	read, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, string(read), err
+	return errors.Join(err, json.Unmarshal(answer, into))
 }
 
 func TestProgramThatEndsPassesItsSteps(t *testing.T) {
@@ -129,8 +109,8 @@ func TestEachMistakeFailsAStep(t *testing.T) {
 	}{
 		{"it counts one namespace", once{one: true}.run, "prints", Unlike, "there are 7 pods"},
 		{"it prints the whole list", func(ctx context.Context, c Cluster) error {
-			_, text, err := once{}.send(ctx, c, "GET", "/api/v1/pods", "", nil)
-			fmt.Fprintln(c.Output, text)
+			_, text, err := request(ctx, c, "GET", "/api/v1/pods", "")
+			fmt.Fprintln(c.Output, string(text))
 			return err
 		}, "prints", Unlike, "there are 7 pods"},
 		{"it prints nothing", once{silent: true}.run, "prints", Unlike, `it has printed ""`},
