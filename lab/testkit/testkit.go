@@ -1,5 +1,5 @@
 // Package testkit holds what the tests of every package share: short checks with readable failures, and virtual time.
-// It imports no other package of podcount, so every package can use it.
+// Of podcount it imports package diff alone, which imports nothing, so every package can use it.
 package testkit
 
 import (

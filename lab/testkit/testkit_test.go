@@ -3,6 +3,8 @@ package testkit
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -101,4 +103,21 @@ func TestPassWaitsForOthers(t *testing.T) {
 		WantNumber(t, "goroutines that were woken", woke, 1)
 		WantEqual(t, "time that has passed", time.Since(begun), time.Minute)
 	})
+}
+
+func TestPartsOfAPageAreCheckedAndWritten(t *testing.T) {
+	const command = "go test ."
+	page := filepath.Join(t.TempDir(), "page.md")
+	old := "# Page\n<!-- rows: go test . -->\n\nold\n\n<!-- end of rows -->\nThe end.\n"
+	if err := os.WriteFile(page, []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	parts := map[string]string{"rows": "new\n"}
+	v := &verdict{TB: t}
+	WantParts(v, page, command, false, parts)
+	WantEqual(t, "the failures", v.failures, []string{page + " is out of date: run go test ."})
+	WantEqual(t, "the page that is only checked", ReadFile(t, page), old)
+	WantParts(t, page, command, true, parts)
+	WantEqual(t, "the page", ReadFile(t, page), strings.Replace(old, "old", "new", 1))
+	WantParts(t, page, command, false, parts)
 }
