@@ -16,8 +16,8 @@ type Line struct {
 // context is how many equal lines are shown before what differs, and after it.
 const context = 3
 
-// compare returns the lines of both texts, in which as many as possible are common. Where lines are replaced, the old ones
-// come first. It takes time and memory in proportion to the product of both lengths.
+// compare returns the lines of both texts, in which as many as possible are common. Where lines are replaced, the old
+// ones come first. It takes time and memory in proportion to the product of both lengths.
 func compare(old, new []string) (lines []Line) {
 	common := commonLengths(old, new)
 	i, j := 0, 0
@@ -27,7 +27,7 @@ func compare(old, new []string) (lines []Line) {
 			lines = append(lines, Line{' ', old[i]})
 			i++
 			j++
-		case j == len(new) || i < len(old) && common[i+1][j] >= common[i][j+1]:
+		case j == len(new) || (i < len(old) && common[i+1][j] >= common[i][j+1]):
 			lines = append(lines, Line{'-', old[i]})
 			i++
 		default:
@@ -56,8 +56,8 @@ func commonLengths(old, new []string) [][]int {
 	return table
 }
 
-// Between returns the lines from the first that differs to the last, and a few around them. What is equal before and
-// after these costs little.
+// Between returns the lines from the first that differs to the last, and a few around them. The texts must differ. What
+// is equal before and after these lines costs little.
 func Between(old, new []string) []Line {
 	before := commonPrefix(old, new)
 	after := commonSuffix(old[before:], new[before:])
@@ -93,9 +93,9 @@ func Unified(old, new string) string {
 		}
 		// A hunk goes on while the next difference is so near that what both show around themselves meets.
 		end := begin
-		for i := begin; i < len(lines) && i <= end+2*context; i++ {
-			if lines[i].Sign != ' ' {
-				end = i
+		for next := begin; next < len(lines) && next <= end+2*context+1; next++ {
+			if lines[next].Sign != ' ' {
+				end = next
 			}
 		}
 		first, last := max(0, begin-context), min(len(lines), end+1+context)
@@ -109,11 +109,9 @@ func Unified(old, new string) string {
 func writeHunk(b *strings.Builder, lines []Line, first, last int) {
 	oldBefore, newBefore := lengths(lines[:first])
 	oldCount, newCount := lengths(lines[first:last])
-	oldFirst := oldBefore + 1
-	if oldCount == 0 {
-		oldFirst = 0 // That is how diff -u says that the old text is empty.
-	}
-	fmt.Fprintf(b, "@@ -%d,%d +%d,%d @@\n", oldFirst, oldCount, newBefore+1, newCount)
+	// A text that is empty has no first line: diff -u says 0.
+	oldFirst, newFirst := min(oldBefore+1, oldBefore+oldCount), min(newBefore+1, newBefore+newCount)
+	fmt.Fprintf(b, "@@ -%d,%d +%d,%d @@\n", oldFirst, oldCount, newFirst, newCount)
 	for _, l := range lines[first:last] {
 		b.WriteString(string(l.Sign) + l.Text)
 	}
