@@ -135,8 +135,8 @@ func (n *Network) isClosed() bool {
 	}
 }
 
-// listenAt listens on an address for the first time. A free port is one below those that systems lend to connections and
-// to whoever else asks for a free port: Linux begins at 32768, others at 49152. So none of these takes it while the
+// listenAt listens on an address for the first time. For port 0, it takes one below those that the system lends to
+// connections, and to whoever else asks for a free port: Linux begins at 32768. So none of these takes it while the
 // Network is down.
 func listenAt(address string) (net.Listener, error) {
 	host, port, _ := net.SplitHostPort(address)
@@ -155,8 +155,8 @@ func listenAt(address string) (net.Listener, error) {
 	return nil, lastErr
 }
 
-// listenAgain listens on a port that was given up. Meanwhile, the system may have lent a port that the caller has
-// chosen to a client for a connection elsewhere, so this tries for a while.
+// listenAgain listens on a port that was given up. If the caller had chosen the port, the system may have lent it
+// meanwhile for some client's connection, so this tries for a while.
 func listenAgain(address string) net.Listener {
 	for deadline := time.Now().Add(2 * time.Second); ; <-time.After(20 * time.Millisecond) {
 		port, err := net.Listen("tcp", address)

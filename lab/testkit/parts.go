@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// WantParts fails the test if the generated parts of a page are not as they should be. If isUpdate, it writes them
-// instead. The part "rows" that command writes stands between the lines <!-- rows: command --> and <!-- end of rows -->.
+// WantParts fails the test if generated parts of a page differ from parts. If isUpdate, it writes them instead. The part
+// "rows" that command writes stands between the lines <!-- rows: command --> and <!-- end of rows -->, with an empty
+// line before and after it.
 func WantParts(t testing.TB, file, command string, isUpdate bool, parts map[string]string) {
 	t.Helper()
 	text := ReadFile(t, file)
