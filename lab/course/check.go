@@ -2,6 +2,7 @@ package course
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,10 @@ import (
 // check puts the student's program to the rows of its stage, and then to those of the stages before. It tells the story
 // of the first row that the program fails.
 func (c Call) check(ctx context.Context, s *student, stage Stage) error {
+	newRows, oldRows := c.chosen(stage.newRows()), c.chosen(stage.oldRows())
+	if c.Only != "" && len(newRows)+len(oldRows) == 0 {
+		return UsageError{fmt.Errorf("ONLY=%s: stage %d has no row of that name", c.Only, stage.Number)}
+	}
 	if err := c.chooseProgram(s); err != nil {
 		return err
 	}
@@ -24,11 +29,8 @@ func (c Call) check(ctx context.Context, s *student, stage Stage) error {
 	}
 	c.say("Stage %d, %q: %s", stage.Number, stage.Name, s.shownProgram())
 	program := stage.program(trial.Command(line))
-	if c.Only != "" && len(c.chosen(append(stage.newRows(), stage.oldRows()...))) == 0 {
-		return UsageError{fmt.Errorf("ONLY=%s: stage %d has no row of that name", c.Only, stage.Number)}
-	}
-	for _, rows := range [][]trial.Row{stage.newRows(), stage.oldRows()} {
-		if rows = c.chosen(rows); len(rows) == 0 {
+	for _, rows := range [][]trial.Row{newRows, oldRows} {
+		if len(rows) == 0 {
 			continue
 		}
 		red, err := c.play(ctx, program, rows, stage)
@@ -41,12 +43,13 @@ func (c Call) check(ctx context.Context, s *student, stage Stage) error {
 		}
 	}
 	if c.Only != "" {
-		c.say("\nThat is right. Next: `make check`, for all rows.")
+		c.say("\nThat is right. Next: `make check%s`, for all rows.", c.again())
 		return nil
 	}
 	c.say("\nStage %d, %q, is done: your program passes all its rows.", stage.Number, stage.Name)
-	if c.Stage == "" {
-		s.Passed = max(s.Passed, stage.Number)
+	// A program that was named with a STAGE may be anybody's.
+	if stage.Number == s.Stage && (c.Stage == "" || c.Program == "") {
+		s.Passed = stage.Number
 		if err := s.save(); err != nil {
 			return err
 		}
@@ -71,12 +74,16 @@ func (c Call) commandLine(ctx context.Context, s *student, stage Stage) (string,
 		build := exec.CommandContext(ctx, "go", "build", "-o", binary, ".")
 		build.Dir = filepath.Join(c.Root, mine)
 		build.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
-		if output, err := build.CombinedOutput(); err != nil {
+		output, err := build.CombinedOutput()
+		if failed := new(exec.ExitError); errors.As(err, &failed) && ctx.Err() == nil {
 			c.say("Your program does not compile yet:\n\n%s", output)
-			c.say("Next: mend that, and run `make check` again.")
+			c.say("Next: mend that, and run `make check%s` again.", c.again())
 			return "", errRed
 		}
-		line = "'" + strings.ReplaceAll(binary, "'", `'\''`) + "'"
+		if err != nil {
+			return "", fmt.Errorf("go build: %w", err)
+		}
+		line = quoted(binary)
 	}
 	return environmentOf(stage) + withExec(line), nil
 }
@@ -116,22 +123,47 @@ func environmentOf(stage Stage) string {
 }
 
 // withExec lets a program take the place of the shell, so that a signal for the process is one for the program. A line
-// of several commands stays as it is.
+// of several commands stays as it is, and so does one that begins with exec or sets a variable.
 func withExec(line string) string {
-	first, _, _ := strings.Cut(line, " ")
-	if strings.ContainsAny(line, ";&|()\n") || strings.Contains(first, "=") {
+	first, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+	if strings.ContainsAny(line, ";&|()\n") || strings.Contains(first, "=") || first == "exec" {
 		return line
 	}
 	return "exec " + line
 }
 
-// chosen returns the rows whose names contain what the student has asked for.
-func (c Call) chosen(rows []trial.Row) []trial.Row {
-	return slices.DeleteFunc(rows, func(r trial.Row) bool { return !strings.Contains(r.Name, c.Only) })
+// atStage returns what a further command needs to be about the same stage, if that is not the present one.
+func (c Call) atStage() string {
+	if c.Stage == "" {
+		return ""
+	}
+	return " STAGE=" + c.Stage
 }
 
-// play puts a program to rows, and returns the results that are red: first the first one in the order of the table.
-// Rows that wait for faults to pass run at once. Those of the first stages are short, and run in their order.
+// again returns what a further check needs to be about the same stage and program. Without a STAGE, both are
+// remembered.
+func (c Call) again() string {
+	if c.Stage == "" || c.Program == "" {
+		return c.atStage()
+	}
+	return c.atStage() + " PROGRAM=" + quoted(c.Program)
+}
+
+// quoted returns a text as a word for a shell.
+func quoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+// chosen returns those of the rows that the student has asked for: the one of that name, or else, if there is none in
+// the whole course, those whose names contain that.
+func (c Call) chosen(rows []trial.Row) []trial.Row {
+	isName := slices.ContainsFunc(allRows(), func(r trial.Row) bool { return r.Name == c.Only })
+	return slices.DeleteFunc(rows, func(r trial.Row) bool {
+		return r.Name != c.Only && (isName || !strings.Contains(r.Name, c.Only))
+	})
+}
+
+// play puts a program to rows, and returns the results that are red, in the order of the table. It stops when it knows
+// the first of these. Rows run together, because they wait most of their time. Those of the first stages are short, and
+// run one after the other.
 func (c Call) play(
 	ctx context.Context, program trial.Program, rows []trial.Row, stage Stage,
 ) (red []trial.Result, err error) {
@@ -185,7 +217,7 @@ func firstRed(rows []trial.Row, results map[string]trial.Result) *trial.Result {
 	return nil
 }
 
-// tell tells the story of the first row that the program fails, and names the others.
+// tell tells the story of the first row that the program fails, and names the others that are known.
 func (c Call) tell(red []trial.Result) {
 	c.say("\n%s", red[0].Story())
 	if len(red) > 1 {
@@ -193,7 +225,9 @@ func (c Call) tell(red []trial.Result) {
 		for _, r := range red[1:] {
 			names = append(names, r.Name)
 		}
-		c.say("It also fails: %s. For the story of one of them: make check ONLY='%s'\n", strings.Join(names, ", "), names[0])
+		c.say("It also fails: %s. For the story of one of them: `make check%s ONLY=%s`\n",
+			strings.Join(names, ", "), c.again(), quoted(names[0]))
 	}
-	c.say("Next: mend that, and run `make check` again. `make hint` helps, and `make answer` shows how we have done it.")
+	c.say("Next: mend that, and run `make check%s` again. `make hint%s` helps, and `make answer%s` shows how we did it.",
+		c.again(), c.atStage(), c.atStage())
 }

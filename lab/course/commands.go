@@ -16,7 +16,7 @@ type Call struct {
 	Root    string // of the checkout
 	Command string // "learn", "check", "hint" or "answer"
 	Stage   string // the number of a stage; "" for the present one
-	Fresh   string // "yes" if learn shall begin the stage with our program, and not with the student's
+	Fresh   string // "yes" if learn shall begin the stage with our program, and not with the student's; "no" or ""
 	Program string // a line for a shell, for check; "mine" for learn/mine, and "" for the one that was remembered last
 	Only    string // check runs only the rows whose name contains this
 	Out     io.Writer
@@ -32,17 +32,18 @@ var errRed = errors.New("not yet")
 // something has failed, and 2 if the call was wrong.
 func Run(ctx context.Context, c Call) int {
 	err := c.run(ctx)
-	var wrong UsageError
 	switch {
 	case err == nil:
 		return 0
 	case errors.Is(err, errRed):
 		return 1
-	case errors.As(err, &wrong), errors.Is(err, errNotBegun):
-		fmt.Fprintln(c.Out, "make", c.Command+":", err)
-		return 2
+	case ctx.Err() != nil:
+		err = errors.New("stopped on request")
 	}
 	fmt.Fprintln(c.Out, "make", c.Command+":", err)
+	if wrong := (UsageError{}); errors.As(err, &wrong) || errors.Is(err, errNotBegun) {
+		return 2
+	}
 	return 1
 }
 
@@ -61,15 +62,16 @@ func (c Call) run(ctx context.Context) error {
 		}
 	}
 	s, err := readStudent(c.Root)
-	if err != nil && !errors.Is(err, errNotBegun) {
+	isNew := errors.Is(err, errNotBegun)
+	if err != nil && !isNew {
 		return err
 	}
 	if c.Command == "learn" {
-		return c.learn(s, wanted, err != nil)
+		return c.learn(s, wanted, isNew)
 	}
 	stage := wanted
 	if stage.Number == 0 {
-		if err != nil {
+		if isNew {
 			return err // Nobody knows which stage is meant.
 		}
 		stage = stages[s.Stage-1]
@@ -95,11 +97,16 @@ func (c Call) learn(s *student, wanted Stage, isNew bool) error {
 		s.Stage = max(1, wanted.Number)
 	case wanted.Number != 0 && wanted.Number != s.Stage:
 		s.Stage, s.Hints = wanted.Number, 0
+		s.Passed = min(s.Passed, s.Stage-1)
 	case wanted.Number == 0 && s.Passed >= s.Stage && s.Stage < len(stages):
 		c.say("Stage %d is done.\n", s.Stage)
 		s.Stage, s.Hints = s.Stage+1, 0
 	}
 	stage := stages[s.Stage-1]
+	if c.Fresh == "yes" {
+		s.Program = ""
+		s.Passed = min(s.Passed, s.Stage-1)
+	}
 	if !s.hasProgram() || c.Fresh == "yes" {
 		kept, err := s.begin(stage)
 		if err != nil {
@@ -127,7 +134,7 @@ func (c Call) learn(s *student, wanted Stage, isNew bool) error {
 }
 
 func (c Call) show(s *student, stage Stage) {
-	c.say("You stand at stage %d of %d, %q. It learns %s.", stage.Number, len(stages), stage.Name, stage.Learns)
+	c.say("You stand at stage %d of %d, %q. Your program learns %s.", stage.Number, len(stages), stage.Name, stage.Learns)
 	if stage.Before != "" {
 		c.say("What the stage before did wrong: %s", stage.Before)
 	}
@@ -166,28 +173,30 @@ func (c Call) hint(s *student, stage Stage) error {
 
 // answer shows what the finished stage changes.
 func (c Call) answer(stage Stage) error {
-	change, err := Change(c.Root, stage.Number)
+	change, err := change(c.Root, stage.Number)
 	if err != nil {
 		return err
 	}
-	c.say("What stage %d, %q, changes in the finished stage before it:\n\n%s", stage.Number, stage.Name, change)
+	c.say("What changes with stage %d, %q:\n\n%s", stage.Number, stage.Name, change)
 	c.say("The whole program is %s.", filepath.Join("learn", stage.Dir, programFile))
-	c.say("Next: do the like in your program, and run `make check`.")
+	c.say("Next: do the same in your program, and run `make check`.")
 	if stage.Number < len(stages) {
 		c.say("(`make learn STAGE=%d FRESH=yes` would go on from ours, and keep yours under another name.)", stage.Number+1)
 	}
 	return nil
 }
 
-// Change returns what a finished stage changes in the one before it, as a diff. Of stage 1, it returns all.
-func Change(root string, number int) (string, error) {
-	before, err := finished(root, number-1)
+// change returns what a finished stage changes in the one before it, as a diff. Of stage 1, it returns all.
+func change(root string, number int) (text string, err error) {
+	before := ""
+	if number > 1 {
+		if before, err = finished(root, number-1); err != nil {
+			return "", err
+		}
+	}
+	after, err := finished(root, number)
 	if err != nil {
 		return "", err
 	}
-	if number == 1 {
-		before = ""
-	}
-	after, err := finished(root, number)
-	return diff.Unified(before, after), err
+	return diff.Unified(before, after), nil
 }

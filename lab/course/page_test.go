@@ -20,7 +20,7 @@ func TestPagesHaveTheTablesAndTheChanges(t *testing.T) {
 	check(t, "README.md", map[string]string{"stages": stagesTable(), "rows": rowsTable()})
 	for _, stage := range stages {
 		t.Run(stage.Name, func(t *testing.T) {
-			change, err := Change("../..", stage.Number)
+			change, err := change("../..", stage.Number)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,7 @@ type Stage struct {
 	Number int    // from 1 on
 	Name   string // such as "watch"
 	Dir    string // in learn, such as "04-watch"
-	Learns string // what it learns, as the end of a sentence that begins with "It learns"
+	Learns string // what its program learns, as the end of a sentence that begins with "It learns"
 	Before string // what the stage before did wrong, as a sentence; "" for the first one
 
 	rows []row
@@ -22,33 +22,27 @@ type Stage struct {
 type row struct {
 	name string
 
-	// earlier are stages that pass the row although they come before. A program that asks for everything again and again
-	// needs no help against most faults. It pays with its own load.
-	earlier []int
+	// earlier is the number of a stage that passes the row although it comes before; 0 if there is none.
+	earlier int
 }
 
 // Stages that are unlike those before.
 const (
-	looking  = 3  // It asks for everything again and again, and does not end.
+	looking  = 3  // It does not end: it asks for everything again and again, so it gets over most faults.
 	resuming = 5  // It takes an answer that is no list for an empty one, and gets all pods from its next watch.
 	whoAmI   = 10 // From here on, a program needs no proxy.
 	oneOfTwo = 12 // It elects a leader.
 )
 
 // by are rows that no stage before passes.
-func by(names ...string) []row { return byAlso(nil, names...) }
+func by(names ...string) []row { return byAlso(0, names...) }
 
-// byAlso are rows that these stages before pass, too.
-func byAlso(earlier []int, names ...string) (rows []row) {
+// byAlso are rows that one stage before passes, too.
+func byAlso(earlier int, names ...string) (rows []row) {
 	for _, name := range names {
 		rows = append(rows, row{name: name, earlier: earlier})
 	}
 	return rows
-}
-
-// once are the rows for a program that does its work once, and ends. Later stages do not end.
-var once = []string{
-	"prints", "no answer is no number", "labels", "others' labels stay", "a node is gone", "another node", "says why not",
 }
 
 // stages is the course.
@@ -82,16 +76,16 @@ var stages = []Stage{
 		Name: "resume", Dir: "05-resume",
 		Learns: "that every watch ends, and to resume where it stood; what bookmarks are for",
 		Before: "It missed what came between two watches.",
-		rows:   append(byAlso([]int{looking}, "watch ended", "watch cut", "bookmarks", "twin lags"), by("resumes")...),
+		rows:   append(byAlso(looking, "watch ended", "watch cut", "bookmarks", "twin lags"), by("resumes")...),
 	},
 	{
 		Name: "relist", Dir: "06-relist",
 		Learns: "to list again after a 410; that a list is a difference, and half a list is none",
 		Before: "It hung after a compaction, and kept dead pods. It ended when a list failed.",
 		rows: slices.Concat(
-			byAlso([]int{looking}, "watch too old", "watch expired", "server crashes", "etcd restored well",
+			byAlso(looking, "watch too old", "watch expired", "server crashes", "etcd restored well",
 				"list refused", "list 429", "list cut", "list truncated", "list garbage"),
-			byAlso([]int{resuming}, "no list"),
+			byAlso(resuming, "no list"),
 		),
 	},
 	{
@@ -99,9 +93,9 @@ var stages = []Stage{
 		Learns: "to wait longer after each failure, with jitter, as the server asks; and to wait for nothing for ever",
 		Before: "It hammered a server that was sick, and waited for ever for one that said nothing.",
 		rows: slices.Concat(
-			byAlso([]int{looking}, "without etcd", "unauthorized"),
+			byAlso(looking, "without etcd", "unauthorized"),
 			by("list unanswered", "watch half-open", "asked to wait"),
-			byAlso([]int{looking}, "patient", "watch unanswered", "server away", "crash loop", "crowd returns",
+			byAlso(looking, "patient", "watch unanswered", "server away", "crash loop", "crowd returns",
 				"etcd restored", "stop without server"),
 		),
 	},
@@ -110,7 +104,7 @@ var stages = []Stage{
 		Learns: "to watch nodes, too, with a cache for each kind, and an index for a label of each node",
 		Before: "A new node had no label until the next pod came.",
 		rows: slices.Concat(
-			byAlso([]int{looking}, "overwritten", "new node", "demoted", "node recreated",
+			byAlso(looking, "overwritten", "new node", "demoted", "node recreated",
 				"replaced while it writes", "fight"),
 			by("own pods"),
 		),
@@ -192,35 +186,32 @@ func (s Stage) oldRows() (rows []trial.Row) {
 	return rows
 }
 
-// unseen are rows that stages fail because they connect again and again while the server is down. Nobody sees that if
-// the program is a process: its connections are refused by the system.
-var unseen = []string{"server away", "crash loop", "crowd returns", "stop without server"}
-
 // mustPass reports whether the table says that a stage passes a row.
 func (s Stage) mustPass(name string) bool {
-	if slices.Contains(once, name) && s.Number >= looking {
-		return false
-	}
 	for _, learner := range stages {
 		for _, row := range learner.rows {
 			if row.name == name {
-				return s.Number >= learner.Number || slices.Contains(row.earlier, s.Number)
+				isOver := learner.Number < looking && s.Number >= looking // a row for a program that ends
+				return s.Number >= learner.Number && !isOver || s.Number == row.earlier
 			}
 		}
 	}
 	return s.Number == looking && name == beyond
 }
 
-// isJudgedBy reports whether a row says something about a stage: whether it has to pass it, or must fail it. The rows
-// for a program that ends say nothing about one that does not, and those that stop it nothing about one that does.
+// isJudgedBy reports whether a row can show something about a stage. The rows of the first stages are for a program
+// that ends by itself, and "stop" and "stop at the start" for one that does not.
 func (s Stage) isJudgedBy(name string) bool {
 	if s.Number < looking {
 		return name != "stop" && name != "stop at the start"
 	}
-	return !slices.Contains(once, name)
+	isForOne := func(first Stage) bool {
+		return slices.ContainsFunc(first.rows, func(r row) bool { return r.name == name })
+	}
+	return !slices.ContainsFunc(stages[:looking-1], isForOne)
 }
 
-// program returns the program of a stage, run as a function or by a line for a shell.
+// program gives a program, which is a function or a line for a shell, what the page of the stage promises.
 func (s Stage) program(p trial.Program) trial.Program {
 	p.IsProxied = s.Number < whoAmI
 	p.UsesKubeconfig = s.Number >= whoAmI

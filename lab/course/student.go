@@ -29,7 +29,7 @@ type student struct {
 	root string // of the checkout
 
 	Stage  int // the present one
-	Passed int // the last stage whose rows the program has passed
+	Passed int // the last stage that is done; those after a stage to which the student goes back are not
 	Hints  int // how many hints of the present stage were given
 
 	Program string // a line for a shell that starts a program in another language; "" for learn/mine
@@ -107,10 +107,15 @@ func (s *student) begin(stage Stage) (kept string, err error) {
 			return "", err
 		}
 	}
-	return kept, errors.Join(s.write("go.mod", goMod), s.write(programFile, text))
+	if _, err := os.Stat(s.file("go.mod")); errors.Is(err, fs.ErrNotExist) {
+		if err := s.write("go.mod", goMod); err != nil {
+			return "", err
+		}
+	}
+	return kept, s.write(programFile, text)
 }
 
-// keep gives the program another name. The name ends so that go does not compile it.
+// keep gives the program another name, which does not end in .go, so that go ignores it.
 func (s *student) keep() (name string, err error) {
 	for n := 1; ; n++ {
 		name = fmt.Sprintf("%s.%d", programFile, n)

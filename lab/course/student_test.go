@@ -82,7 +82,10 @@ func TestProgramIsNeverLost(t *testing.T) {
 	root := checkout(t)
 	learn := Call{Root: root, Command: "learn"}
 	wantTyped(t, learn, 0, "stage 1")
-	testkit.WriteFiles(t, root, map[string]string{mine + "/" + programFile: "package main // mine\n"})
+	testkit.WriteFiles(t, root, map[string]string{
+		mine + "/" + programFile: "package main // mine\n",
+		mine + "/go.mod":         "module ofmine\n",
+	})
 
 	learn.Stage = "5"
 	wantTyped(t, learn, 0, "stage 5 of 12", "FRESH=yes")
@@ -98,6 +101,7 @@ func TestProgramIsNeverLost(t *testing.T) {
 	testkit.WantEqual(t, "the one that was kept", testkit.ReadFile(t, filepath.Join(root, mine, "main.go.1")),
 		"package main // mine\n")
 	wantTyped(t, learn, 0, "main.go.2")
+	testkit.WantEqual(t, "go.mod", testkit.ReadFile(t, filepath.Join(root, mine, "go.mod")), "module ofmine\n")
 }
 
 func TestWrongCallsSayTheWayOut(t *testing.T) {
@@ -147,9 +151,37 @@ func TestProgramInAnyLanguageIsChecked(t *testing.T) {
 	wantTyped(t, Call{Root: root, Command: "learn"}, 0, "your program  "+program)
 	wantTyped(t, Call{Root: root, Command: "check", Only: "prints"}, 0, "✓ steps: prints", "That is right.")
 	wantTyped(t, Call{Root: root, Command: "check", Stage: "10"}, 1, "exited: exit status 3")
-	wantTyped(t, Call{Root: root, Command: "check", Program: "echo 8 pods", Stage: "1"}, 1, `it has printed "8 pods\n"`)
+	wantTyped(t, Call{Root: root, Command: "check", Program: "exec echo 8 pods", Stage: "1"}, 1,
+		`it has printed "8 pods\n"`, "`make check STAGE=1 PROGRAM='exec echo 8 pods'`", "`make hint STAGE=1`")
 	wantTyped(t, Call{Root: root, Command: "learn"}, 0, "your program  "+program) // A STAGE is for one check alone.
 	wantTyped(t, Call{Root: root, Command: "check", Program: "mine"}, 1, mine+"/main.go", "✗ steps: prints")
+}
+
+func TestStageIsDoneOnceItIsCheckedAndNotBefore(t *testing.T) {
+	root := checkout(t)
+	learn := Call{Root: root, Command: "learn"}
+	wantTyped(t, learn, 0, "stage 1 of 12")
+	first, err := finished(root, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testkit.WriteFiles(t, root, map[string]string{mine + "/" + programFile: first})
+	wantTyped(t, Call{Root: root, Command: "check", Stage: "1"}, 0, "is done")
+	wantTyped(t, learn, 0, "Stage 1 is done.", "stage 2 of 12")
+
+	// Who goes back passes the stages from there on once more.
+	testkit.WriteFiles(t, root, map[string]string{mine + "/" + progressFile: `{"Stage": 12, "Passed": 12}`})
+	wantTyped(t, learn, 0, "All stages are done")
+	wantTyped(t, Call{Root: root, Command: "learn", Stage: "3"}, 0, "stage 3 of 12")
+	wantTyped(t, learn, 0, "stage 3 of 12")
+	testkit.WriteFiles(t, root, map[string]string{mine + "/" + progressFile: `{"Stage": 12, "Passed": 12}`})
+	wantTyped(t, Call{Root: root, Command: "learn", Fresh: "yes"}, 0, "stage 12 of 12")
+}
+
+func TestRowIsChosenByItsNameOrAPart(t *testing.T) {
+	testkit.WantNumber(t, "rows", len(Call{Only: "stop"}.chosen(allRows())), 1)
+	testkit.WantNumber(t, "rows", len(Call{Only: "stop "}.chosen(allRows())), 2)
+	testkit.WantNumber(t, "rows", len(Call{}.chosen(allRows())), len(allRows()))
 }
 
 func TestInterruptEndsACheck(t *testing.T) {
