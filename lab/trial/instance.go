@@ -263,4 +263,6 @@ func (p *instance) close() {
 	}
 	p.transport.CloseIdleConnections()
 	p.net.Close()
+	// The transport may still be connecting for a request that has ended. In virtual time, it must come to its end.
+	pass(context.Background(), p.recorder.delay)
 }

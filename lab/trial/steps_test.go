@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // once counts and writes one time, and ends. It passes the rows of Steps that are for such a program. Its fields are
@@ -140,5 +141,21 @@ func TestEachMistakeFailsAStep(t *testing.T) {
 				t.Errorf("the verdict is %q, want %q with %q\n%s", r.Verdict, row.verdict, row.detail, r.Story())
 			}
 		})
+	}
+}
+
+func TestRowEndsAlthoughTheProgramIsStillConnecting(t *testing.T) {
+	r := play(t, Program{Run: func(ctx context.Context, c Cluster) error {
+		<-ctx.Done()
+		go func() {
+			late, cancel := context.WithTimeout(context.Background(), virtualDelay/2)
+			defer cancel()
+			request(late, c, "GET", "/api/v1/pods", "")
+		}()
+		<-time.After(virtualDelay / 4)
+		return nil
+	}}, "prints")
+	if r.Verdict != NotStopped {
+		t.Error(r.Story())
 	}
 }
