@@ -42,6 +42,7 @@ func TestPageInChromium(t *testing.T) {
 		t.Run("a step without a text ends nothing", func(t *testing.T) { testEmptyText(t, chromium) })
 		t.Run("a hidden page has no stream", func(t *testing.T) { testHiddenPage(t, chromium) })
 		t.Run("a failed key is explained", func(t *testing.T) { testFailedKeyIsExplained(t, chromium) })
+		t.Run("a rest is explained", func(t *testing.T) { testRestIsExplained(t, chromium) })
 		t.Run("a refusal is no restart", func(t *testing.T) { testRefusal(t, chromium) })
 		t.Run("names are text on the cluster", func(t *testing.T) { testNamesOnTheCluster(t, chromium) })
 		t.Run("names are text on the machine", func(t *testing.T) { testNamesOnTheMachine(t, chromium) })
@@ -250,6 +251,9 @@ func testBack(t *testing.T, chromium *browser.Browser) {
 		tab.Eval("history.back()")
 		tab.Await("the "+view, fmt.Sprintf(`!document.getElementById(%q).hidden && page.view === %[1]q`, view))
 	}
+	tab.Eval(`page.viewAt = () => "machine", page.on("address", (address) => window.claimed = address)`)
+	tab.Eval(`location.hash = "elsewhere"`)
+	tab.Await("the view that a script gives an address", `claimed === "elsewhere" && page.view === "machine"`)
 }
 
 // twoButtons are those of a playground, and pod is what one of them reports.
@@ -465,6 +469,20 @@ func testFailedKeyIsExplained(t *testing.T, chromium *browser.Browser) {
 	tab.Press("n")
 	openDetails(tab, "[data-lane=queue] .chip")
 	testkit.WantText(t, tab.Text("#details"), "key added", "keys ready", "−2 min 0 s")
+}
+
+// testRestIsExplained lets a worker leave a node alone for three seconds.
+func testRestIsExplained(t *testing.T, chromium *browser.Browser) {
+	_, tab := open(t, chromium, "machine")
+	tab.Eval(`(() => {
+		const key = {controller: "nodes", key: "node-1"};
+		page.emit("step", {...key, at: "2000-01-01T00:00:00Z", point: "taken"});
+		page.emit("step", {...key, at: "2000-01-01T00:00:00Z", point: "rests", wait: 3e9});
+		page.emit("step", {...key, at: "2000-01-01T00:00:03Z", point: "added", count: 1});
+	})()`)
+	tab.Await("the key", `document.querySelector("[data-lane=queue]").innerText.includes("key added")`)
+	tab.Eval(`[...document.querySelectorAll(".chip")].find((chip) => chip.innerText.includes("key added")).click()`)
+	testkit.WantNumber(t, "steps before the wait", strings.Count(tab.Text("#details .steps"), "−3.0 s"), 2)
 }
 
 // testRefusal opens a page while there are too many viewers, and then lets them go.

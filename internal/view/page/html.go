@@ -14,30 +14,30 @@ import (
 //go:embed page.html
 var HTML string
 
-// contentSecurityPolicy lets the browser run and apply only what is in HTML, and connect only to podcount.
-var contentSecurityPolicy = policyOf(HTML)
+// PolicyOf returns the Content-Security-Policy of a page: each block of style or script is allowed by its hash, so the
+// browser runs and applies only what is in the page. It connects only to where the page comes from.
+func PolicyOf(html string) string { return PolicyInFile(html) + "; frame-ancestors 'none'" }
 
-// policyOf returns the Content-Security-Policy of a page: each block of style or script is allowed by its hash.
-func policyOf(html string) string {
+// PolicyInFile returns the policy for a page that is a file. Such a page has no headers, and only there can a policy
+// say who may show the page in a frame. Scripts may also come from these sources.
+func PolicyInFile(html string, scriptSources ...string) string {
 	return strings.Join([]string{
 		"default-src 'none'",
 		"connect-src 'self'",
 		"img-src data:",
-		"style-src " + hashesOf(html, "style"),
-		"script-src " + hashesOf(html, "script"),
+		"style-src " + strings.Join(hashesOf(html, "style"), " "),
+		"script-src " + strings.Join(append(scriptSources, hashesOf(html, "script")...), " "),
 		"base-uri 'none'",
 		"form-action 'none'",
-		"frame-ancestors 'none'",
 	}, "; ")
 }
 
 // hashesOf returns the sources, as a policy names them, of the blocks with this tag.
-func hashesOf(html, tag string) string {
-	var hashes []string
+func hashesOf(html, tag string) (hashes []string) {
 	for {
 		_, fromTag, hasMore := strings.Cut(html, "<"+tag)
 		if !hasMore {
-			return strings.Join(hashes, " ")
+			return hashes
 		}
 		_, fromBlock, _ := strings.Cut(fromTag, ">")
 		block, rest, _ := strings.Cut(fromBlock, "</"+tag+">")
@@ -47,7 +47,10 @@ func hashesOf(html, tag string) string {
 	}
 }
 
-func (p *Page) serveHTML(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	io.WriteString(w, HTML)
+// Serve returns a handler that answers with a page, which may be HTML with additions.
+func Serve(html string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		io.WriteString(w, html)
+	})
 }

@@ -101,24 +101,26 @@ func (p *Page) Run(ctx context.Context) {
 // connection, which ends that context.
 func (p *Page) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", p.serveHTML)
+	mux.Handle("GET /{$}", Serve(HTML))
 	mux.HandleFunc("GET /events", p.serveEvents)
 	mux.HandleFunc("GET /debug/state", p.serveState)
 	mux.HandleFunc("GET /statusz", p.serveStatusz)
 	mux.HandleFunc("GET /flagz", p.serveFlagz)
 	mux.HandleFunc("GET /playground", servePlayground)
-	return withHeaders(p.guard.protect(mux))
+	return WithHeaders(HTML, p.guard.protect(mux))
 }
 
 // paths are what /statusz lists.
 var paths = []string{"/", "/debug/state", "/events", "/flagz", "/statusz"}
 
-// withHeaders adds the headers that every answer has. They keep it out of caches, and away from other sites.
-func withHeaders(next http.Handler) http.Handler {
+// WithHeaders adds the headers that every answer has. They keep it out of caches, and away from other sites. The policy
+// is that of the page with this HTML.
+func WithHeaders(html string, next http.Handler) http.Handler {
+	policy := PolicyOf(html)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("Cache-Control", "no-store")
-		header.Set("Content-Security-Policy", contentSecurityPolicy)
+		header.Set("Content-Security-Policy", policy)
 		header.Set("Cross-Origin-Opener-Policy", "same-origin")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
 		header.Set("Referrer-Policy", "no-referrer")

@@ -23,7 +23,7 @@ func TestEveryAnswerHasTheHeadersThatProtectIt(t *testing.T) {
 		for _, path := range allPaths {
 			header := f.get(t, path).header
 			testkit.WantEqual(t, "Cache-Control of "+path, header.Get("Cache-Control"), "no-store")
-			testkit.WantEqual(t, "of "+path, header.Get("Content-Security-Policy"), contentSecurityPolicy)
+			testkit.WantEqual(t, "of "+path, header.Get("Content-Security-Policy"), PolicyOf(HTML))
 			testkit.WantEqual(t, "of "+path, header.Get("Cross-Origin-Opener-Policy"), "same-origin")
 			testkit.WantEqual(t, "of "+path, header.Get("Cross-Origin-Resource-Policy"), "same-origin")
 			testkit.WantEqual(t, "of "+path, header.Get("Referrer-Policy"), "no-referrer")
@@ -60,6 +60,12 @@ func TestPolicyAllowsTheBlocksOfThePageAndNothingElse(t *testing.T) {
 		testkit.WantBetween(t, "scripts", len(want["script-src"]), 1, 10)
 		testkit.WantBetween(t, "styles", len(want["style-src"]), 1, 10)
 	})
+}
+
+func TestPolicyOfAFileAllowsOtherScripts(t *testing.T) {
+	got := PolicyInFile(HTML, "'self'", "b.js")
+	want := strings.Replace(PolicyOf(HTML), "script-src ", "script-src 'self' b.js ", 1)
+	testkit.WantEqual(t, "the policy", got, strings.TrimSuffix(want, "; frame-ancestors 'none'"))
 }
 
 // The policy forbids these, so that the browser would ignore them.
