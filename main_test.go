@@ -6,6 +6,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -42,6 +43,7 @@ import (
 	"podcount/lab/behaviours"
 	"podcount/lab/execplugin"
 	"podcount/lab/fakekube"
+	"podcount/lab/films"
 	"podcount/lab/fixture"
 	"podcount/lab/replay"
 	"podcount/lab/sim"
@@ -842,7 +844,8 @@ func TestSimulation(t *testing.T) {
 	file := os.Getenv("TRACE")
 	hasSeeds := os.Getenv("SEEDS") != ""
 	if file != "" && hasSeeds {
-		simulated.Recording = recordingTo(file)
+		simulated.Recording = recording()
+		simulated.Recording.Keep = func(history sim.History) error { return writeHistory(file, history) }
 	}
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(800)) // less time for garbage collection, more for seeds
@@ -850,22 +853,13 @@ func TestSimulation(t *testing.T) {
 	sim.RunSeeds(t, simulated, seeds)
 }
 
-// recordingTo returns a recording that writes a page with the history of a seed to a file.
-func recordingTo(file string) *sim.Recording {
-	return &sim.Recording{
-		Attach: func(ctx context.Context, emit func(json.RawMessage)) context.Context {
-			steps := new(trace.Trace)
-			steps.Listen(func(s trace.Step) { emit(encodeStep(s)) })
-			return trace.NewContext(ctx, steps)
-		},
-		Keep: func(history sim.History) error {
-			err := writeHistory(file, history)
-			if err == nil {
-				fmt.Printf("%s replays the %d steps of %s\n", file, len(history.Steps), history.Title)
-			}
-			return err
-		},
-	}
+// recording returns a recording of podcount's trace, which keeps nothing.
+func recording() *sim.Recording {
+	return &sim.Recording{Attach: func(ctx context.Context, emit func(json.RawMessage)) context.Context {
+		steps := new(trace.Trace)
+		steps.Listen(func(s trace.Step) { emit(encodeStep(s)) })
+		return trace.NewContext(ctx, steps)
+	}}
 }
 
 // encodeStep returns a step as JSON.
@@ -877,13 +871,25 @@ func encodeStep(s trace.Step) json.RawMessage {
 	return text
 }
 
+// writeHistory writes a page with the history of a seed to a file.
 func writeHistory(file string, history sim.History) error {
 	f, err := os.Create(file)
 	if err != nil {
 		return err
 	}
-	err = replay.Write(f, page.HTML, history)
-	return errors.Join(err, f.Close())
+	err = errors.Join(replay.Write(f, page.HTML, history), f.Close())
+	if err == nil {
+		fmt.Printf("%s replays the %d steps of %s\n", file, len(history.Steps), history.Title)
+	}
+	return err
+}
+
+// TestFilms records the films of the page's gallery, and checks what they show. FILMS=DIR keeps them in a directory.
+func TestFilms(t *testing.T) {
+	skipUnderTheRaceDetector(t)
+	simulated := podcountSimulated(0)
+	simulated.Recording = recording()
+	films.Check(t, simulated, cmp.Or(os.Getenv("FILMS"), t.TempDir()))
 }
 
 // TestSweep runs a sample of the sweep. CASE=all runs all cases, and CASE=TEXT those whose name contains the text.

@@ -115,6 +115,22 @@ func (tab *Tab) Open(url string) {
 	}
 }
 
+// Follow clicks an element, and returns when the document that this opens has loaded.
+func (tab *Tab) Follow(selector string) {
+	tab.t.Helper()
+	for len(tab.loaded) > 0 { // Open leaves those that it did not ask for.
+		<-tab.loaded
+	}
+	tab.Click(selector)
+	select {
+	case <-tab.loaded:
+	case <-tab.pipe.ended:
+		tab.t.Fatal(errEnded)
+	case <-time.After(callLimit):
+		tab.fail("a click on %s has loaded nothing in %s", selector, callLimit)
+	}
+}
+
 // Eval returns the value of a JavaScript expression, as JSON has it. It waits for a promise.
 func (tab *Tab) Eval(expression string) any {
 	tab.t.Helper()

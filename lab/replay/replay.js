@@ -1,5 +1,5 @@
 // This is the script of a page that replays a history of the simulator. replay.go puts it into the script of the
-// machine, whose functions it uses, in place of startLive.
+// machine, whose functions it uses.
 
 // ---- The replay of a history ----
 
@@ -151,8 +151,9 @@ class Replay {
 
   filter() {
     const current = this.shown?.[this.at];
+    const isFound = (step) => `${read(step).word} ${textOf(step)}`.toLowerCase().includes(this.sought);
     this.shown = this.steps.filter((step) => (this.withLog || step.point !== "log") &&
-      (!this.sought || textOf(step).includes(this.sought)));
+      (!this.sought || isFound(step)));
     this.slider.max = Math.max(0, this.shown.length - 1);
     this.rows.style.height = `${this.shown.length * rowHeight}px`;
     this.at = current ? this.firstIndex(this.shown, (step) => step.index >= current.index) : 0;
@@ -360,14 +361,19 @@ class LaneCanvas {
   }
 }
 
-function startReplay(recorded) {
-  page.connect = page.check = page.lose = () => {}; // there is no podcount to connect to
+// preventLive keeps a page from becoming live, and from showing another view. There is no podcount to connect to.
+function preventLive(title) {
+  startLive = () => {};
+  page.connect = page.check = page.lose = () => {};
   document.documentElement.classList.add("is-replay");
   page.show("machine");
-  page.show = () => {}; // there is no other view
+  page.show = () => {};
   byId("live").hidden = true;
+  section.querySelector("h2").textContent = title;
+}
+
+function startReplay(recorded) {
   byId("replay").hidden = false;
-  section.querySelector("h2").textContent = "A recorded simulation";
   const replay = new Replay(recorded);
   nearby = (step) => replay.steps.slice(Math.max(0, step.index - 1500), step.index + 1500)
     .filter((other) => other.lane === step.lane);
@@ -388,5 +394,3 @@ Object.assign(POINTS, {
   broken: ["server", (s) => ["✗", "rule broken", "bad", s.text,
     "A rule that always has to hold did not hold. This is what the simulator looks for."]],
 });
-
-startReplay(JSON.parse(byId("history").textContent));

@@ -60,6 +60,6 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("the disk is f
 
 func TestWriteReturnsErrors(t *testing.T) {
 	testkit.WantError(t, "a full disk", Write(fullDisk{}, page.HTML, nil), "the disk is full")
-	testkit.WantError(t, "another page", Write(new(bytes.Buffer), "<title>", nil), "no place for the history")
+	testkit.WantError(t, "another page", Write(new(bytes.Buffer), "<title>", nil), `no place "</head>"`)
 	testkit.WantError(t, "no JSON", Write(new(bytes.Buffer), page.HTML, func() {}), "unsupported type")
 }

@@ -66,8 +66,11 @@ func CheckCrowd(t *testing.T, o Options, c Crowd) {
 		})
 		t.Logf("%d processes start: %v", c.Processes, started)
 		settle(3 * time.Minute) // All backoffs are reset.
-		recovered := s.awaitRecovery(c, s.loseAllWatches)
+		recovered := s.awaitRecovery(c, func() {
+			s.recordStrike(step{name: "server killed", isFault: true}, s.loseAllWatches)
+		})
 		t.Logf("%d processes lose their watches: %v", c.Processes, recovered)
+		settle(time.Minute) // A film of the recovery has nothing else.
 		s.checkAgreement()
 		s.end()
 		for _, rule := range s.broken {
@@ -92,14 +95,16 @@ func (s *sim) addNodeWithPods(name string, pods int) {
 }
 
 // loseAllWatches kills the server for ten seconds. Meanwhile the cluster changes. After that, the server has forgotten
-// its history.
-func (s *sim) loseAllWatches() {
+// its history. It returns a description for the history.
+func (s *sim) loseAllWatches() string {
+	s.faultLasts = 10 * time.Second
 	s.killServer()
-	settle(10 * time.Second)
+	settle(s.faultLasts)
 	s.fake.Remove("pods", key{Namespace: "default", Name: "old-0"})
 	s.addNodeWithPods("new", 1)
 	s.fake.Compact()
 	s.restoreServer()
+	return fmt.Sprintf("THE SERVER IS KILLED, for %v, then compacted: true", s.faultLasts)
 }
 
 // awaitRecovery calls storm, waits until each process has a right cache and watches each resource, and checks that this
@@ -118,6 +123,7 @@ func (s *sim) awaitRecovery(c Crowd, storm func()) (r Recovery) {
 			r.Half = r.All
 		}
 		if left == 0 {
+			s.recordPhase("all %d processes have recovered", c.Processes)
 			break
 		}
 		if r.All > longest {
