@@ -86,6 +86,30 @@ func Declared(checkout fs.FS) ([]Named, error) {
 	return slices.Collect(maps.Keys(s.declared)), err
 }
 
+// Find finds what a file or a package of a checkout declares under a name. It returns the file, the line, and the text
+// with the comment above.
+func Find(checkout fs.FS, place, name string) (file string, line int, text string, err error) {
+	pattern := place
+	if path.Ext(place) != ".go" {
+		pattern += "/*.go"
+	}
+	files, err := fs.Glob(checkout, pattern)
+	s := source{checkout, map[Named][]span{}}
+	for _, file := range files {
+		err = errors.Join(err, s.readFile(file))
+	}
+	found := s.declared[Named{path.Dir(pattern), name}]
+	if err != nil || len(found) == 0 {
+		return "", 0, "", errors.Join(err, fmt.Errorf("%s does not declare %s", place, name))
+	}
+	all, err := fs.ReadFile(checkout, found[0].file)
+	lines, first := strings.Split(string(all), "\n"), found[0].first
+	for first > 0 && strings.HasPrefix(lines[first-1], "//") {
+		first--
+	}
+	return found[0].file, found[0].first + 1, strings.Join(lines[first:found[0].end], "\n"), err
+}
+
 // where returns the lines of a declaration, or of a whole file.
 func (s source) where(n Named) ([]span, error) {
 	if n.Dir == "" {
