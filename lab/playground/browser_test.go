@@ -18,7 +18,7 @@ type machineTab struct {
 func openMachine(t *testing.T, chromium *browser.Browser, g *testGround) *machineTab {
 	tab := &machineTab{Tab: chromium.NewTab(t, browser.Options{}), t: t}
 	tab.Open(g.page + "/#machine")
-	tab.Await("the buttons", `document.querySelectorAll("#playground button").length === 11`)
+	tab.Await("the buttons", `document.querySelectorAll("#playground button").length === 13`)
 	return tab
 }
 

@@ -40,6 +40,8 @@ func buttons() []*button {
 		halfOpenButton(),
 		slowServerButton(),
 		restartButton(),
+		killButton(),
+		pauseButton(),
 		secondReplicaButton(),
 	}
 }

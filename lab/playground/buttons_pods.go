@@ -113,7 +113,7 @@ func (p *playground) removePod(r *press) error {
 		return fmt.Errorf("the pod %s is still there", names[0])
 	}
 	r.say("It was gone after %s.", rounded(time.Since(began)))
-	return p.followPods(r, before, time.Now(), "that")
+	return p.followPods(r, before, time.Now(), "the pod was gone")
 }
 
 // waveSize is the number of pods in a wave.
@@ -148,7 +148,7 @@ func (p *playground) makeWave(r *press) error {
 		return err
 	}
 	r.say("%d pods were created.", waveSize)
-	if err := p.followLabel(r, before, since, "that", 0); err != nil {
+	if err := p.followLabel(r, before, since, "the pods were created", 0); err != nil {
 		return err
 	}
 	if err := r.wait(p.pauses.wave); err != nil {
@@ -209,7 +209,7 @@ func (p *playground) overwriteLabel(r *press) error {
 		return errors.Join(err, refused)
 	}
 	r.say("Another writer has changed the label from %s to %s.", before, wrong)
-	return p.followLabel(r, wrong, since, "that", 0)
+	return p.followLabel(r, wrong, since, "the label was overwritten", 0)
 }
 
 // podsOf returns the names of a workload's pods that are not being deleted. Any goroutine may call it.

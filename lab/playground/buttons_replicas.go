@@ -38,37 +38,48 @@ func restartButton() *button {
 }
 
 // restart stops the replica that is shown, and starts it again at once.
-func (p *playground) restart(r *press) error {
+func (p *playground) restart(r *press) error { return p.replace(r, p.stopReplica) }
+
+// killLeader is restart without a warning.
+func (p *playground) killLeader(r *press) error {
+	return p.replace(r, func(r *press, replica *replica) {
+		p.replicas.kill(replica)
+		r.say("%s is dead.", capitalized(replica.name))
+	})
+}
+
+// replace ends the process of the replica that is shown, and starts it again at once.
+func (p *playground) replace(r *press, end func(*press, *replica)) error {
 	replica := p.replicas.shown()
 	if replica == nil {
-		return errors.New("podcount does not run")
+		return errNotRunning
 	}
-	before := p.label()
-	stopped := time.Now()
-	if err := p.stopReplica(r, replica); err != nil {
-		return err
-	}
+	before, holder := p.label(), p.holder()
+	ended := time.Now()
+	end(r, replica)
 	started := time.Now()
 	if err := p.startReplica(r, replica); err != nil {
 		return err
 	}
 	if !p.hasSecondReplica() {
-		r.say("Nobody served this page for at most %s.", rounded(time.Since(stopped)))
+		r.say("Nobody served this page for at most %s.", rounded(time.Since(ended)))
 	}
-	if err := p.awaitLeader(r, "the stop", stopped); err != nil {
+	if err := p.awaitLeader(r, "the end", ended, holder); err != nil {
 		return err
 	}
 	return p.followLabel(r, before, started, "the start", 0)
 }
 
+var errNotRunning = errors.New("podcount does not run")
+
 // stopReplica stops a replica and reports how long that took.
-func (p *playground) stopReplica(r *press, replica *replica) error {
+func (p *playground) stopReplica(r *press, replica *replica) {
 	began := time.Now()
 	if err := p.replicas.stop(replica); err != nil {
-		return err
+		r.say("%s", sentence(err))
+		return
 	}
 	r.say("%s has stopped within %s.", capitalized(replica.name), rounded(time.Since(began)))
-	return nil
 }
 
 // startReplica starts a replica, and waits until it has listed what it caches, and its page answers.
@@ -82,7 +93,7 @@ func (p *playground) startReplica(r *press, replica *replica) error {
 
 // awaitCaches waits until a replica that was just started watches, and its page answers.
 func (p *playground) awaitCaches(r *press, replica *replica, since time.Time) error {
-	watches := func() bool { return p.requests(since, replica).watches > 0 && replica.hasPage() }
+	watches := func() bool { return p.requests(since, replica).watches > 0 && p.replicas.hasPage(replica) }
 	isReady, err := p.await(p.pauses.giveUp, watches)
 	if err != nil {
 		return err
@@ -95,8 +106,9 @@ func (p *playground) awaitCaches(r *press, replica *replica, since time.Time) er
 	return nil
 }
 
-// awaitLeader waits until a replica leads, if there is an election, and reports how long that took since an event.
-func (p *playground) awaitLeader(r *press, event string, since time.Time) error {
+// awaitLeader waits until a replica leads, if there is an election, and reports how long that took since an event. old
+// is the identity of a leader that does not count, or "".
+func (p *playground) awaitLeader(r *press, event string, since time.Time, old string) error {
 	if !p.flags.hasElection() {
 		return nil
 	}
@@ -104,7 +116,7 @@ func (p *playground) awaitLeader(r *press, event string, since time.Time) error 
 	limit := p.pauses.giveUp + p.flags.leaseDuration() // the old leader may not have given the Lease back
 	isLed, err := p.await(limit, func() bool {
 		leader = p.leader()
-		return leader != nil
+		return leader != nil && p.holder() != old
 	})
 	if err != nil {
 		return err
@@ -123,6 +135,85 @@ func (p *playground) leader() *replica {
 		return nil
 	}
 	return replica
+}
+
+func killButton() *button {
+	return &button{
+		name:     "kill",
+		disturbs: true,
+		label:    fixed("Kill podcount"),
+		expect: func(p *playground) string {
+			const start = "podcount ends at once, and then starts again with empty caches. "
+			if !p.flags.hasElection() {
+				return start + "Nothing is lost, because the API server keeps all that podcount needs."
+			}
+			return start + "The dead leader has not given its Lease back, and nobody can know that it is dead. So the " +
+				"next one leads only when the Lease has not changed for " + seconds(p.flags.leaseDuration()) +
+				". Until then, nobody writes."
+		},
+		act: (*playground).killLeader,
+	}
+}
+
+func pauseButton() *button {
+	return &button{
+		name:     "pause",
+		disturbs: true,
+		label:    fixed("Pause podcount"),
+		expect: func(p *playground) string {
+			if p.hasSecondReplica() {
+				return "The leader does nothing for so long that it loses its Lease, which takes up to " +
+					seconds(p.flags.leaseDuration()) + ". The other replica leads. Then the old leader goes on, sees " +
+					"that its time is over, and ends without a write. It is started again, and waits."
+			}
+			return "podcount does nothing for " + seconds(p.pauses.away) + ", as if its machine was frozen, and a pod " +
+				"comes meanwhile. Then it goes on, reads what its watches have brought, and corrects the label. It " +
+				"still leads, because the pause is shorter than the Lease lasts."
+		},
+		act: (*playground).pauseLeader,
+	}
+}
+
+// pauseLeader lets the replica that is shown do nothing for a while. If there is another one, it takes over.
+func (p *playground) pauseLeader(r *press) error {
+	if err := p.settle(); err != nil {
+		return err
+	}
+	replica := p.replicas.shown()
+	if replica == nil {
+		return errNotRunning
+	}
+	before, holder := p.label(), p.holder()
+	isReplaced := p.hasSecondReplica()
+	paused := p.replicas.expectEnd(replica, isReplaced)
+	if paused == nil {
+		return errNotRunning
+	}
+	paused.child.pause()
+	began := time.Now()
+	r.say("%s does nothing any more.", capitalized(replica.name))
+	err := p.growWeb(r)
+	switch {
+	case err != nil:
+	case isReplaced:
+		err = p.awaitLeader(r, "the pause began", began, holder)
+	default:
+		err = r.wait(p.pauses.away)
+	}
+	paused.child.resume()
+	woken := time.Now()
+	if err != nil {
+		p.replicas.expectEnd(replica, false)
+		return err
+	}
+	r.say("%s went on after %s.", capitalized(replica.name), rounded(woken.Sub(began)))
+	if isReplaced {
+		<-paused.ended // It has lost its Lease.
+		r.say("It saw that its time was over, and ended after %s. It had written %s since.", rounded(time.Since(woken)),
+			counted(p.requests(woken, replica).patches, "label"))
+		err = p.startReplica(r, replica)
+	}
+	return errors.Join(err, p.followLabel(r, before, began, "the pause began", 0))
 }
 
 func secondReplicaButton() *button {
@@ -164,10 +255,7 @@ func (p *playground) hasSecondReplica() bool { return len(p.replicas.list()) > 1
 
 // startSecond starts a second replica, and looks what it does.
 func (p *playground) startSecond(r *press) error {
-	file, err := writeSecondKubeconfig(p.replicas.list()[0].kubeconfig)
-	if err != nil {
-		return err
-	}
+	file := secondKubeconfig(p.replicas.list()[0].kubeconfig)
 	p.cluster.fake.AddUser(secondToken, "second-replica", "system:masters")
 	withoutPort := p.flags.without("listen") // the first replica listens there
 	second := newReplica("the second replica", secondToken, file, withoutPort)
@@ -199,9 +287,7 @@ func (p *playground) stopLeader(r *press) error {
 		return err
 	}
 	before := p.label()
-	if err := p.stopReplica(r, old); err != nil {
-		return err
-	}
+	p.stopReplica(r, old)
 	stopped := time.Now()
 	err := p.awaitTakeover(r, before, stopped)
 	if err := errors.Join(err, p.startReplica(r, old)); err != nil {
@@ -213,7 +299,7 @@ func (p *playground) stopLeader(r *press) error {
 
 // awaitTakeover waits until a replica leads after the old leader has stopped, and gives it something to do.
 func (p *playground) awaitTakeover(r *press, before string, stopped time.Time) error {
-	if err := p.awaitLeader(r, "the stop", stopped); err != nil {
+	if err := p.awaitLeader(r, "the stop", stopped, ""); err != nil {
 		return err
 	}
 	if err := p.growWeb(r); err != nil {

@@ -100,7 +100,7 @@ func (p *playground) expireHistory(r *press) error {
 	if err := p.awaitList(r, since); err != nil {
 		return err
 	}
-	return p.followLabel(r, before, since, "that", 0)
+	return p.followLabel(r, before, since, "the history was forgotten", 0)
 }
 
 // awaitList waits until podcount has listed the pods again since a time, and reports how long that took.
@@ -165,7 +165,7 @@ func (p *playground) loseEvent(r *press) error {
 	if err := p.awaitList(r, since); err != nil {
 		return err
 	}
-	return p.followLabel(r, wrong, since, "that", 0)
+	return p.followLabel(r, wrong, since, "the history was forgotten", 0)
 }
 
 // removeSilently removes a pod of web, and hides that from the watches until the lie is lifted. lie is nil if there is

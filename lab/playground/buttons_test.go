@@ -56,6 +56,7 @@ func startGround(t *testing.T, podcountFlags ...string) *testGround {
 	}
 	quick := append([]string{"-interval", "200ms", "-log-format", "text"}, podcountFlags...)
 	p := newPlayground(program, quick, shortPauses, g.out, g.out)
+	p.checkout = "../.."
 	g.playground = p
 	go func() {
 		err := p.run(g.dir, g.stops, nil)
@@ -213,9 +214,9 @@ func TestButtonsForPodsChangeTheLabel(t *testing.T) {
 	g := startGround(t)
 	s := g.reports()
 	testkit.WantText(t, s.press("pod-more"), "There is a new pod, web-", "The label went from ", "patch")
-	testkit.WantText(t, s.press("pod-less"), "is being deleted. It was gone after ", "The label went from ")
+	testkit.WantText(t, s.press("pod-less"), "is being deleted. It was gone after ", " ms after the pod was gone.")
 	text := s.press("other-writer")
-	testkit.WantText(t, text, "Another writer has changed the label from ", "The label went from 13 to ")
+	testkit.WantText(t, text, "Another writer has changed the label from ", "The label went from 13 to ", "was overwritten.")
 	testkit.WantText(t, s.press("wave"), "30 pods were created.", "The label went from ", "Now they are being deleted.",
 		"after the deletion began")
 	if g.cluster.hasPods(deployment("default", "wave", "", 0)) {
@@ -319,6 +320,30 @@ func TestSecondReplicaWaitsAndTakesOver(t *testing.T) {
 	testkit.WantText(t, s.press("restart"), "The second replica has stopped", " replica leads, ")
 }
 
+func TestNextLeaderWaitsForADeadOneAndAPausedOneEnds(t *testing.T) {
+	t.Parallel()
+	g := startGround(t, "-leader-elect", "-leader-elect-lease-duration=6s", "-leader-elect-renew-deadline=4s",
+		"-leader-elect-retry-period=200ms")
+	s := g.reports()
+	testkit.WantText(t, s.press("pause"), "The first replica does nothing any more. There is a new pod",
+		"The first replica went on after 1", "The label went from ")
+
+	killed := time.Now()
+	testkit.WantText(t, s.press("kill"), "The first replica is dead. The first replica was started.",
+		"The first replica leads, ")
+	if took := time.Since(killed); took < 5*time.Second {
+		t.Errorf("the next leader led after %v, though nobody had given the Lease back", took)
+	}
+
+	s.press("second-replica")
+	first := g.identity()
+	testkit.WantText(t, s.press("pause"), "The second replica leads, ", "The first replica went on after ",
+		"It saw that its time was over, and ended after ", "It had written 0 labels since. The first replica was started.")
+	if g.identity() == first {
+		t.Error("the page is still that of the paused leader")
+	}
+}
+
 func TestPageSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	g := startGround(t, "-leader-elect=false")
@@ -329,7 +354,7 @@ func TestPageSurvivesARestart(t *testing.T) {
 	testkit.WantText(t, s.press("restart"), "The first replica has stopped", "The first replica was started")
 	io.Copy(io.Discard, stream.Body) // returns, because the stream has ended
 	stream.Body.Close()
-	g.wantAnswer(http.StatusOK, "<title>podcount</title>", "GET", "/")
+	g.wantAnswer(http.StatusOK, "podcount statusz", "GET", "/statusz")
 }
 
 func TestTwoPlaygroundsAtOnce(t *testing.T) {
@@ -340,7 +365,7 @@ func TestTwoPlaygroundsAtOnce(t *testing.T) {
 		t.Fatalf("both have the page %s", one.page)
 	}
 	other.reports().press("pod-more")
-	one.wantAnswer(http.StatusOK, "<title>podcount</title>", "GET", "/")
+	one.wantAnswer(http.StatusOK, "podcount statusz", "GET", "/statusz")
 }
 
 func TestPressEndsWithThePlayground(t *testing.T) {

@@ -3,9 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
-	"syscall"
 	"time"
 
 	"podcount/lab/fakekube"
@@ -162,16 +160,6 @@ func (c *cluster) live() {
 		c.fake.ForgetRequests()
 	}
 	c.step()
-}
-
-// disturb does what a signal asks for. A pod comes meanwhile, which podcount cannot see at once.
-func (c *cluster) disturb(sig os.Signal) {
-	if sig == syscall.SIGUSR1 {
-		c.controllers.web.replicas++
-		c.takeAway(outage)
-		return
-	}
-	c.forgetHistory()
 }
 
 // takeAway takes the server away for a while. It replaces an outage that is still going on.

@@ -1,3 +1,5 @@
+//go:build !js
+
 // Playground is the command behind `make run`. It runs a fake API server with a small cluster that lives, and podcount
 // against it. Signals and the buttons of a web page disturb the server.
 //
@@ -23,8 +25,11 @@
 //   - playground.go is what the buttons share, and measures what podcount does;
 //   - buttons.go and buttons_*.go are the buttons, and presses.go reports what happens after a press;
 //   - script.go lets things happen by themselves;
-//   - proxy.go serves the page and the buttons;
+//   - proxy.go serves the buttons and passes on podcount's page, and front.go serves all of that over TCP;
 //   - replicas.go runs the processes of podcount, with flags as in flags.go.
+//
+// In a tab of a browser, main_js.go takes the place of main.go and front.go, and a podcount is a worker (child_js.go) and
+// no process (child.go): see lab/site.
 package main
 
 import (
@@ -33,6 +38,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -81,7 +87,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 // run writes the kubeconfig to a directory, serves the page, and runs podcount until a value comes from stops. It
 // returns an error if podcount ends before.
 func (p *playground) run(dir string, stops, disturbances <-chan os.Signal) error {
-	file, err := p.writeKubeconfig(dir)
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	file, err := writeOwnKubeconfig(dir, p.kubeconfig(token))
 	if err != nil {
 		return err
 	}
@@ -106,7 +116,8 @@ func (p *playground) run(dir string, stops, disturbances <-chan os.Signal) error
 	if p.script != nil {
 		p.presses.work.Go(func() { todo.play(p) })
 	}
-	return p.live(stops, disturbances)
+	p.presses.work.Go(func() { p.disturb(disturbances) })
+	return p.live(stops, p.replicas.ended)
 }
 
 // introduce prints a text below podcount's first lines, which would push it off the screen.
@@ -120,24 +131,14 @@ func (p *playground) introduce(text string) {
 	}
 }
 
-// live lets the cluster live, and does what signals and buttons ask for, until the playground ends. This goroutine
-// alone uses the cluster.
-func (p *playground) live(stops, disturbances <-chan os.Signal) error {
-	life := time.NewTicker(pace)
-	defer life.Stop()
+// disturb does what signals ask for, until the playground ends.
+func (p *playground) disturb(signals <-chan os.Signal) {
 	for {
 		select {
-		case <-life.C:
-			p.cluster.live()
-		case do := <-p.uses:
-			do()
-		case sig := <-disturbances:
-			p.cluster.disturb(sig)
-		case err := <-p.replicas.ended:
-			p.stop()
-			return fmt.Errorf("podcount ended: %v", err)
-		case <-stops:
-			return p.stop()
+		case sig := <-signals:
+			p.use(func(c *cluster) { c.disturb(sig) })
+		case <-p.ctx.Done():
+			return
 		}
 	}
 }
@@ -159,4 +160,14 @@ func introduction(page, kubeconfig string, hasKubectl bool) string {
 		"docs/tour.md has exercises. Ctrl-C stops everything.\n" +
 		"A controller of your own, as learn/README.md builds it, finds this cluster with\n" +
 		"  export SERVER=" + strings.TrimSuffix(page, "/") + "\n\n"
+}
+
+// disturb does what a signal asks for. A pod comes meanwhile, which podcount cannot see at once.
+func (c *cluster) disturb(sig os.Signal) {
+	if sig == syscall.SIGUSR1 {
+		c.controllers.web.replicas++
+		c.takeAway(outage)
+		return
+	}
+	c.forgetHistory()
 }

@@ -5,7 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path/filepath"
+	"os"
 	"strings"
 	"time"
 
@@ -25,6 +25,7 @@ type playground struct {
 	flags    flags // of podcount, with those that the playground adds
 	pauses   pauses
 	script   script // what happens by itself; nil without a script
+	checkout string // the top directory of podcount's checkout, from which the page's tour comes
 
 	// uses gets the functions that use the cluster.
 	uses chan func()
@@ -66,21 +67,38 @@ func newPlayground(program string, podcountFlags flags, pauses pauses, stdout, s
 		flags:   podcountFlags.withElection(),
 		pauses:  pauses,
 		uses:    make(chan func()),
+
+		checkout: ".", // where `make run` runs
 	}
-	p.replicas = newReplicas(program, p.leads, stdout, stderr)
+	p.replicas = newReplicas(program, p.kubeconfig, p.leads, stdout, stderr)
 	p.endpoint = p.cluster.fake.Listen("https")
 	p.cluster.host = p.endpoint.Addr()
 	return p
 }
 
-// writeKubeconfig writes a kubeconfig to a directory, and returns its absolute name.
-func (p *playground) writeKubeconfig(dir string) (file string, err error) {
-	dir, err = filepath.Abs(dir)
-	if err != nil {
-		return "", err
+// kubeconfig returns a kubeconfig with a token. A program of the course, in learn, reads JSON alone.
+func (p *playground) kubeconfig(token string) []byte {
+	return fakekube.KubeconfigJSON(p.endpoint.URL, p.endpoint.CA, object{"token": token})
+}
+
+// live lets the cluster live, and does what use asks for, until the playground ends. This goroutine alone uses the
+// cluster. It returns an error if a replica ends by itself, as ended says.
+func (p *playground) live(stops <-chan os.Signal, ended <-chan ending) error {
+	life := time.NewTicker(pace)
+	defer life.Stop()
+	for {
+		select {
+		case <-life.C:
+			p.cluster.live()
+		case do := <-p.uses:
+			do()
+		case end := <-ended:
+			p.stop()
+			return fmt.Errorf("podcount ended: %v", end.err)
+		case <-stops:
+			return p.stop()
+		}
 	}
-	// A program of the course, in learn, reads JSON alone.
-	return writeOwnKubeconfig(dir, fakekube.KubeconfigJSON(p.endpoint.URL, p.endpoint.CA, object{"token": token}))
 }
 
 // stop ends what the buttons do, and the processes of podcount. It returns an error if one of them had to be killed.

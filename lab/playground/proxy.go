@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,132 +11,48 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"time"
-
-	"podcount/internal/view/listen"
 )
-
-// The page gets the first free port from firstPort on, out of this many.
-const (
-	firstPort = 8081
-	manyPorts = 100
-)
-
-// front is the server of the page. It passes requests on to the replica that is shown, and serves the buttons.
-type front struct {
-	listener  net.Listener
-	server    *http.Server
-	transport *http.Transport
-}
-
-// startFront listens on the first free port of 127.0.0.1.
-func startFront(p *playground) (*front, error) {
-	listener, err := listenOnFreePort()
-	if err != nil {
-		return nil, err
-	}
-	f := &front{
-		listener: listener,
-		transport: &http.Transport{
-			DialContext:        (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
-			DisableCompression: true, // leaves the answer as it is
-		},
-	}
-	f.server = &http.Server{
-		Handler:           onlyFromHere(p.routes(f.transport)),
-		ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog:          log.New(io.Discard, "", 0),
-	}
-	go f.server.Serve(listener)
-	return f, nil
-}
-
-func listenOnFreePort() (listener net.Listener, err error) {
-	for port := firstPort; port < firstPort+manyPorts; port++ {
-		listener, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			return listener, nil
-		}
-	}
-	return nil, err
-}
-
-// url returns the address of the page.
-func (f *front) url() string { return "http://" + f.listener.Addr().String() + "/" }
-
-func (f *front) close() {
-	f.server.Close()
-	f.transport.CloseIdleConnections()
-}
 
 // routes serves the buttons, and passes on everything else to podcount's page.
-func (p *playground) routes(transport http.RoundTripper) http.Handler {
+func (p *playground) routes() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /playground", p.serveButtons)
 	mux.HandleFunc("GET /playground/events", p.serveReports)
 	mux.HandleFunc("POST /playground/{name}", p.servePress)
-	api := p.api()
-	mux.Handle("/api/", api)
-	mux.Handle("/apis/", api)
-	mux.Handle("/", p.passOn(transport))
+	mux.HandleFunc("/", p.passOn())
 	return mux
 }
 
-// api passes requests on to the API server, with a credential, as kubectl proxy does.
-func (p *playground) api() http.Handler {
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(p.endpoint.CA)
-	server, err := url.Parse(p.endpoint.URL)
-	if err != nil {
-		panic(err) // It is our own.
-	}
-	return &httputil.ReverseProxy{
-		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true},
-		FlushInterval: -1, // each event at once
-		ErrorLog:      log.New(io.Discard, "", 0),
-		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(server)
-			r.Out.Header.Set("Authorization", "Bearer "+token)
-		},
-	}
-}
-
-// onlyFromHere refuses requests for another host, so that no website reaches the page through a name that it points to
-// 127.0.0.1. It also refuses writes that another website's page sends.
-func onlyFromHere(next http.Handler) http.Handler {
-	return listen.LoopbackOnly(http.NewCrossOriginProtection().Handler(next))
-}
-
-// passOn passes requests on to the page of the replica that is shown.
-func (p *playground) passOn(transport http.RoundTripper) http.Handler {
+// passOn passes requests on to the page of the replica that is shown. The page's connections end with their answers.
+func (p *playground) passOn() http.HandlerFunc {
 	proxy := &httputil.ReverseProxy{
-		Transport:     transport,
+		Transport: &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return p.replicas.dialPage(ctx, shownIn(ctx))
+			},
+			DisableCompression: true, // leaves the answer as it is
+		},
 		FlushInterval: -1, // each event at once
 		ErrorLog:      log.New(io.Discard, "", 0),
 		Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(&url.URL{Scheme: "http", Host: shownAddress(r.In)}) // sets the host, too
+			r.SetURL(&url.URL{Scheme: "http", Host: shownIn(r.In.Context()).pageAddress}) // sets the host, too
 		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { answerAway(w) },
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return func(w http.ResponseWriter, r *http.Request) {
 		replica := p.replicas.shown()
 		if replica == nil {
 			answerAway(w)
 			return
 		}
-		ctx := context.WithValue(r.Context(), shownAddressKey{}, replica.pageAddress)
-		proxy.ServeHTTP(w, r.WithContext(ctx))
-	})
+		proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), shownKey{}, replica)))
+	}
 }
 
-// shownAddressKey is the key of the address of a page in the context of a request for it.
-type shownAddressKey struct{}
+// shownKey is the key of the replica to whose page a request goes, in the context of the request.
+type shownKey struct{}
 
-// shownAddress returns the HOST:PORT of the page that a request is for.
-func shownAddress(r *http.Request) string {
-	address, _ := r.Context().Value(shownAddressKey{}).(string)
-	return address
-}
+func shownIn(ctx context.Context) *replica { return ctx.Value(shownKey{}).(*replica) }
 
 // answerAway answers for a podcount that does not answer itself.
 func answerAway(w http.ResponseWriter) {

@@ -40,7 +40,8 @@ func TestPageSaysThatPodcountIsAway(t *testing.T) {
 	if err := g.replicas.stop(g.replicas.list()[0]); err != nil {
 		t.Fatal(err)
 	}
-	g.wantAnswer(http.StatusBadGateway, "podcount does not answer now.", "GET", "/")
+	g.wantAnswer(http.StatusBadGateway, "podcount does not answer now.", "GET", "/statusz")
+	g.wantAnswer(http.StatusOK, "<title>podcount</title>", "GET", "/")
 	g.wantAnswer(http.StatusOK, `"name":"pod-more"`, "GET", "/playground")
 }
 
@@ -66,5 +67,5 @@ func TestEveryButtonSaysWhatToExpect(t *testing.T) {
 		}
 		names[b.Name] = true
 	}
-	testkit.WantNumber(t, "buttons", len(names), 11)
+	testkit.WantNumber(t, "buttons", len(names), 13)
 }

@@ -1,16 +1,13 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"podcount/lab/fakekube"
@@ -21,15 +18,16 @@ const patience = 20 * time.Second
 
 // replicas are the processes of podcount: one, or two that elect a leader.
 type replicas struct {
-	program string
-	out     io.Writer // gets the standard output of the processes
-	errOut  io.Writer // gets their standard error
+	program    string
+	kubeconfig func(token string) []byte
+	out        io.Writer // gets the standard output of the processes
+	errOut     io.Writer // gets their standard error
 
 	// leads reports whether the replica with this token holds the Lease.
 	leads func(token string) bool
 
-	// ended gets the error of a process that has ended by itself: nil if its exit code was 0.
-	ended chan error
+	// ended gets a process that has ended by itself.
+	ended chan ending
 
 	mu  sync.Mutex // guards all, and the process of each replica
 	all []*replica // the first one was there from the start
@@ -46,20 +44,29 @@ type replica struct {
 	process *process // nil while it does not run
 }
 
-// process is a running podcount.
-type process struct {
-	command    *exec.Cmd
-	ended      chan struct{} // closed when the process has ended
-	isStopping bool          // the playground has asked it to stop
+// ending is the end of a replica's process.
+type ending struct {
+	of  *replica
+	err error // nil if the exit code was 0
 }
 
-func newReplicas(program string, leads func(token string) bool, out, errOut io.Writer) *replicas {
+// process is a running podcount. A child is a process of the operating system or, in a browser, a worker.
+type process struct {
+	child  *child
+	ended  chan struct{} // closed when the process has ended
+	mayEnd bool          // the playground has asked for its end, or has paused it
+}
+
+func newReplicas(
+	program string, kubeconfig func(token string) []byte, leads func(token string) bool, out, errOut io.Writer,
+) *replicas {
 	return &replicas{
-		program: program,
-		out:     out,
-		errOut:  errOut,
-		leads:   leads,
-		ended:   make(chan error, 1),
+		program:    program,
+		kubeconfig: kubeconfig,
+		out:        out,
+		errOut:     errOut,
+		leads:      leads,
+		ended:      make(chan ending, 2), // There are two replicas at most.
 	}
 }
 
@@ -84,62 +91,71 @@ func (r *replica) arguments() []string {
 	return append([]string{"-kubeconfig", r.kubeconfig, "-page", r.pageAddress}, r.flags...)
 }
 
-// start starts the process of a replica that does not run.
+// start starts the process of a replica, unless it has one.
 func (rs *replicas) start(r *replica) error {
-	command := exec.Command(rs.program, r.arguments()...)
-	command.Stdout = rs.out
-	command.Stderr = rs.errOut
-	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a Ctrl-C must reach only us; stop passes it on
-	if err := command.Start(); err != nil {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if r.process != nil {
+		return nil
+	}
+	child, err := rs.startChild(r)
+	if err != nil {
 		return err
 	}
-	p := &process{command: command, ended: make(chan struct{})}
-	rs.mu.Lock()
-	r.process = p
-	rs.mu.Unlock()
-	go rs.await(r, p)
+	r.process = &process{child: child, ended: make(chan struct{})}
+	go rs.await(r, r.process)
 	return nil
 }
 
-// await waits until a process ends, and reports it if nobody has asked for that.
+// await waits until a process ends, and reports it if nobody has expected that.
 func (rs *replicas) await(r *replica, p *process) {
-	err := p.command.Wait()
+	err := p.child.wait()
 	rs.mu.Lock()
-	wasAsked := p.isStopping
+	wasExpected := p.mayEnd
 	if r.process == p {
 		r.process = nil
 	}
 	rs.mu.Unlock()
 	close(p.ended)
-	if wasAsked {
-		return
+	if !wasExpected {
+		rs.ended <- ending{r, err}
 	}
-	select {
-	case rs.ended <- err:
-	default: // the playground is ending already because of another one
+}
+
+// expectEnd says whether the end of a replica's process is to be expected from now on, and returns the process. It is nil
+// if the replica has none.
+func (rs *replicas) expectEnd(r *replica, mayEnd bool) *process {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if r.process != nil {
+		r.process.mayEnd = mayEnd
 	}
+	return r.process
 }
 
 // stop asks a replica to stop by a signal, as a kubelet does, and kills it if it does not. It returns an error if the
 // replica had to be killed.
 func (rs *replicas) stop(r *replica) error {
-	rs.mu.Lock()
-	p := r.process
-	if p != nil {
-		p.isStopping = true
-	}
-	rs.mu.Unlock()
+	p := rs.expectEnd(r, true)
 	if p == nil {
 		return nil
 	}
-	p.command.Process.Signal(syscall.SIGTERM)
+	p.child.terminate()
 	select {
 	case <-p.ended:
 		return nil
 	case <-time.After(patience):
-		p.command.Process.Kill()
+		p.child.kill()
 		<-p.ended
 		return fmt.Errorf("%s did not stop within %v, and was killed", r.name, patience)
+	}
+}
+
+// kill ends the process of a replica at once.
+func (rs *replicas) kill(r *replica) {
+	if p := rs.expectEnd(r, true); p != nil {
+		p.child.kill()
+		<-p.ended
 	}
 }
 
@@ -200,8 +216,8 @@ func freeAddress() string {
 }
 
 // hasPage reports whether a replica's page accepts connections.
-func (r *replica) hasPage() bool {
-	conn, err := net.DialTimeout("tcp", r.pageAddress, time.Second)
+func (rs *replicas) hasPage(r *replica) bool {
+	conn, err := rs.dialPage(context.Background(), r)
 	if err != nil {
 		return false
 	}
@@ -209,18 +225,20 @@ func (r *replica) hasPage() bool {
 	return true
 }
 
+// dialPage connects to the page of a replica. One that is paused does not answer.
+func (rs *replicas) dialPage(ctx context.Context, r *replica) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	rs.mu.Lock()
+	p := r.process
+	rs.mu.Unlock()
+	if p == nil {
+		return nil, fmt.Errorf("%s does not run", r.name)
+	}
+	return p.child.dial(ctx, "tcp", r.pageAddress)
+}
+
 // secondKubeconfig returns the name of the second replica's kubeconfig.
 func secondKubeconfig(first string) string {
 	return strings.TrimSuffix(first, ".kubeconfig") + ".second-replica"
-}
-
-// writeSecondKubeconfig copies the first replica's kubeconfig, with another token.
-func writeSecondKubeconfig(first string) (file string, err error) {
-	text, err := os.ReadFile(first)
-	if err != nil {
-		return "", err
-	}
-	file = secondKubeconfig(first)
-	changed := strings.Replace(string(text), strconv.Quote(token), strconv.Quote(secondToken), 1)
-	return file, os.WriteFile(file, []byte(changed), 0o600)
 }
