@@ -13,13 +13,14 @@ ELECTS    :=
 HOURS     :=
 JSON      :=
 HTML      :=
+SERVE     :=
 STAGE     :=
 FRESH     :=
 LEVEL     :=
 BUG       :=
 ANSWER    :=
 HINT      :=
-export ARGS FUZZTIME DOCKER IMAGE PLATFORMS VERSION KEY RELEASE SIGNERS PROGRAM ELECTS HOURS JSON HTML
+export ARGS FUZZTIME DOCKER IMAGE PLATFORMS VERSION KEY RELEASE SIGNERS PROGRAM ELECTS HOURS JSON HTML SERVE
 export STAGE FRESH LEVEL BUG ANSWER HINT
 export CGO_ENABLED = 0
 
@@ -34,7 +35,7 @@ $(foreach given.name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(
 # the go command changes what it builds.
 override MAKE_RELEASE := GOENV=off GOOS= GOARCH= GOFIPS140=off GOEXPERIMENT= GOFLAGS= GOWORK=off go run ./deploy/release
 
-.PHONY: build manifests image archive release verify run learn check hint answer bug
+.PHONY: build manifests image archive release verify run site learn check hint answer bug
 .PHONY: test trial sim sweep mutants e2e airgap fuzz bench lint clean
 
 build: ## build podcount: one static binary, bin/podcount; GOOS, GOARCH and GOFIPS140 are as for go build
@@ -80,6 +81,10 @@ run: build ## run podcount against a fake API server, without a cluster; ARGS='-
 	@echo compiling the playground
 	@go build -o bin/playground ./lab/playground
 	@set -f; exec bin/playground bin/podcount bin $$ARGS
+
+site: ## write podcount for a tab of a browser to bin/site, as static files; SERVE=127.0.0.1:8080 also serves them
+	@version=$$($(MAKE_RELEASE) version -version "$$VERSION") || exit 1; \
+	GOOS= GOARCH= GOFLAGS= GOWORK=off go run ./lab/site -serve "$$SERVE" -version "$$version" bin/site
 
 # The program behind these is built and not run by `go run`, which has only the exit codes 0 and 1.
 override COURSE := go build -o bin/course ./lab/course/command && exec bin/course -stage "$$STAGE"

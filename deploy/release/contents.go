@@ -102,12 +102,12 @@ func makeContents(ctx context.Context, t tree, fips string, platforms []platform
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintln(stdout, "packing the image, the manifests and the source")
-	return c.describe(programs, platforms)
+	fmt.Fprintln(stdout, "packing the image, the manifests, the source and the site for a browser")
+	return c.describe(ctx, programs, platforms)
 }
 
 // describe returns the programs, and everything that a release has besides them.
-func (c *compiler) describe(programs []program, platforms []platform) ([]file, error) {
+func (c *compiler) describe(ctx context.Context, programs []program, platforms []platform) ([]file, error) {
 	t := c.tree
 	prefix := "podcount-" + t.version
 	image, err := packImage(t, programs)
@@ -126,6 +126,10 @@ func (c *compiler) describe(programs []program, platforms []platform) ([]file, e
 	if err != nil {
 		return nil, err
 	}
+	site, err := makeSite(ctx, c)
+	if err != nil {
+		return nil, err
+	}
 	sbom, err := makeSBOM(t, c.fips, programs)
 	if err != nil {
 		return nil, err
@@ -136,6 +140,7 @@ func (c *compiler) describe(programs []program, platforms []platform) ([]file, e
 	}
 	files = append(files, file{name: prefix + "-image.tar", contents: image.archive})
 	files = append(files, file{name: prefix + sourceSuffix, contents: source})
+	files = append(files, file{name: prefix + "-browser.tar.gz", contents: site})
 	files = append(files, manifests...)
 	files = append(files, licenses...)
 	files = append(files, file{name: prefix + ".cdx.json", contents: sbom})
@@ -154,6 +159,34 @@ const (
 	sourceSuffix     = "-source.tar.gz"
 	provenanceSuffix = ".provenance.json"
 )
+
+// makeSite returns an archive of the static files with which podcount runs in a browser: see lab/site.
+func makeSite(ctx context.Context, c *compiler) ([]byte, error) {
+	dir := filepath.Join(c.scratch, "site")
+	command := goCommand(c.tree.dir, "run", "./lab/site", "-version", c.tree.version, dir)
+	command.Stderr = os.Stderr
+	if err := runUntil(ctx, command); err != nil {
+		return nil, fmt.Errorf("the site for a browser: %w", err)
+	}
+	site := os.DirFS(dir)
+	var files []file
+	err := fs.WalkDir(site, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		contents, err := fs.ReadFile(site, name)
+		files = append(files, file{name: name, contents: contents})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	packed, err := packTar(inFolder("podcount-"+c.tree.version+"-browser", files), c.tree.time)
+	if err != nil {
+		return nil, err
+	}
+	return compress(packed)
+}
 
 // makeLicenses returns the licences of what is in the binaries: podcount, and Go's standard library.
 func makeLicenses(t tree) ([]file, error) {

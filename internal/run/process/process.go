@@ -8,11 +8,9 @@ import (
 	"fmt"
 	stdlog "log"
 	"os"
-	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"syscall"
 	"time"
 
 	"podcount/internal/view/logging"
@@ -34,7 +32,7 @@ const (
 // Prepare sets up the process. main must call it first.
 func Prepare() {
 	limitResources()
-	surviveClosedPipes()
+	prepareSystem()
 	redirectPackageLog()
 }
 
@@ -49,13 +47,6 @@ func limitResources() {
 	}
 }
 
-// surviveClosedPipes makes a write to stdout or stderr return an error if the reader has closed the pipe, as in
-// `podcount | head`. By default, such a write ends the process. SIGPIPE is not ignored, because the exec programs of a
-// kubeconfig would inherit that.
-func surviveClosedPipes() {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-}
-
 // redirectPackageLog makes package log write to stderr without blocking. net/http logs through package log while it
 // holds locks that every request needs.
 func redirectPackageLog() {
@@ -68,7 +59,7 @@ func redirectPackageLog() {
 func StopOnSignal() context.Context {
 	ctx, stop := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	notifyOfStops(signals)
 	go handleSignals(signals, stop, func(why string) { Exit(1, why) })
 	return ctx
 }
