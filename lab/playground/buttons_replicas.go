@@ -200,13 +200,14 @@ func (p *playground) pauseLeader(r *press) error {
 	default:
 		err = r.wait(p.pauses.away)
 	}
+	sent := p.requests(began, replica)
 	paused.child.resume()
 	woken := time.Now()
 	if err != nil {
 		p.replicas.expectEnd(replica, false)
 		return err
 	}
-	r.say("%s went on after %s.", capitalized(replica.name), rounded(woken.Sub(began)))
+	r.say("%s went on after %s. Until then, it sent %s.", capitalized(replica.name), rounded(woken.Sub(began)), sent)
 	if isReplaced {
 		<-paused.ended // It has lost its Lease.
 		r.say("It saw that its time was over, and ended after %s. It had written %s since.", rounded(time.Since(woken)),

@@ -37,7 +37,7 @@ func TestSiteInChromium(t *testing.T) {
 		{"podcount and its buttons run in the tab, and fetch nothing else", checkButtons},
 		{"replicas are workers", checkReplicas},
 		{"what was loaded works without a network", checkOffline},
-		{"each tab has a cluster of its own", checkTwoTabs},
+		{"each tab has a cluster of its own, and so has a reload", checkTwoTabs},
 		{"the tour follows a pod of the tab", checkTour},
 		{"each film plays, and leads back", checkFilms},
 	} {
@@ -160,9 +160,11 @@ func checkButtons(t *testing.T, tab *siteTab) {
 	tab.press("pod-more", "There is a new pod", "The label went from ")
 	tab.press("kill-server", "podcount watched again ")
 	tab.press("expire-history", "podcount began to list the pods again ")
-	tab.press("pause", "The first replica does nothing any more.", "The first replica went on after 5")
-	tab.Eval(`fetch("https://example.com/").then(() => { window.left = "fetched" }, () => { window.left = "refused" })`)
-	tab.Await("the policy", `window.left === "refused"`)
+	tab.press("pause", "The first replica does nothing any more.", "The first replica went on after 5",
+		"Until then, it sent no request.")
+	tab.Eval(`addEventListener("securitypolicyviolation", ({ blockedURI }) => { window.blocked = blockedURI; })`)
+	tab.Eval(`fetch("https://example.com/").catch(() => {})`)
+	tab.Await("the policy", `window.blocked === "https://example.com/"`)
 	known := []string{"/", "/site.js", "/worker.js", "/offline.js", "/playground.wasm.gz", "/podcount.wasm.gz",
 		"/tour.json"}
 	tab.mu.Lock()
@@ -207,6 +209,10 @@ func checkTwoTabs(t *testing.T, tab *siteTab) {
 	other.Open(tab.server.URL + "/#machine")
 	other.awaitPodcount()
 	testkit.WantEqual(t, "reports in another tab", other.Text("#reports-pod-more li"), "")
+	tab.Open("about:blank")
+	tab.Open(tab.server.URL + "/#machine")
+	tab.awaitPodcount()
+	testkit.WantEqual(t, "reports after a reload", tab.Text("#reports-pod-more li"), "")
 }
 
 func checkTour(t *testing.T, tab *siteTab) {
