@@ -45,7 +45,11 @@ var allPlatforms = []platform{
 	{"darwin", "arm64"},
 	{"windows", "amd64"},
 	{"windows", "arm64"},
+	browser,
 }
+
+// browser stands for the page in a tab of a browser, which is no binary: see makeSite.
+var browser = platform{"js", "wasm"}
 
 // parsePlatforms returns the platforms in a list such as linux/amd64,darwin/arm64. They must be some of allPlatforms,
 // at least one of them for Linux, because the image is for Linux.
@@ -267,8 +271,9 @@ type program struct {
 	contents []byte
 }
 
-// compileAll builds podcount for each platform, and says so.
+// compileAll builds podcount for each platform but the browser, and says so.
 func (c *compiler) compileAll(ctx context.Context, platforms []platform, stdout io.Writer) ([]program, error) {
+	platforms = slices.DeleteFunc(slices.Clone(platforms), func(p platform) bool { return p == browser })
 	var programs []program
 	for i, p := range platforms {
 		fmt.Fprintf(stdout, "building version %s for %s (%d of %d)\n", c.tree.version, p, i+1, len(platforms))

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 )
@@ -102,7 +103,7 @@ func makeContents(ctx context.Context, t tree, fips string, platforms []platform
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintln(stdout, "packing the image, the manifests, the source and the site for a browser")
+	fmt.Fprintln(stdout, "packing the image, the manifests and the source")
 	return c.describe(ctx, programs, platforms)
 }
 
@@ -126,10 +127,6 @@ func (c *compiler) describe(ctx context.Context, programs []program, platforms [
 	if err != nil {
 		return nil, err
 	}
-	site, err := makeSite(ctx, c)
-	if err != nil {
-		return nil, err
-	}
 	sbom, err := makeSBOM(t, c.fips, programs)
 	if err != nil {
 		return nil, err
@@ -140,7 +137,13 @@ func (c *compiler) describe(ctx context.Context, programs []program, platforms [
 	}
 	files = append(files, file{name: prefix + "-image.tar", contents: image.archive})
 	files = append(files, file{name: prefix + sourceSuffix, contents: source})
-	files = append(files, file{name: prefix + "-browser.tar.gz", contents: site})
+	if slices.Contains(platforms, browser) {
+		site, err := makeSite(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{name: prefix + "-browser.tar.gz", contents: site})
+	}
 	files = append(files, manifests...)
 	files = append(files, licenses...)
 	files = append(files, file{name: prefix + ".cdx.json", contents: sbom})

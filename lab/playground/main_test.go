@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "4") // These tests wait most of their time.
 	code := testkit.RunTests(m)
 	if builtPodcount != "" {
 		os.RemoveAll(filepath.Dir(builtPodcount))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,12 @@ import (
 	"podcount/lab/browser"
 	"podcount/lab/testkit"
 )
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "4") // These tests wait most of their time.
+	os.Exit(testkit.RunTests(m))
+}
 
 // TestSiteInChromium makes the site, which takes up to a minute, so only .ci/browser runs it.
 func TestSiteInChromium(t *testing.T) {
