@@ -200,14 +200,15 @@ func (p *playground) pauseLeader(r *press) error {
 	default:
 		err = r.wait(p.pauses.away)
 	}
-	sent := p.requests(began, replica)
+	written := p.requests(began, replica).patches
 	paused.child.resume()
 	woken := time.Now()
 	if err != nil {
 		p.replicas.expectEnd(replica, false)
 		return err
 	}
-	r.say("%s went on after %s. Until then, it sent %s.", capitalized(replica.name), rounded(woken.Sub(began)), sent)
+	r.say("%s went on after %s. Until then, it wrote %s.", capitalized(replica.name), rounded(woken.Sub(began)),
+		counted(written, "label"))
 	if isReplaced {
 		<-paused.ended // It has lost its Lease.
 		r.say("It saw that its time was over, and ended after %s. It had written %s since.", rounded(time.Since(woken)),

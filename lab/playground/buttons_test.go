@@ -326,7 +326,7 @@ func TestNextLeaderWaitsForADeadOneAndAPausedOneEnds(t *testing.T) {
 		"-leader-elect-retry-period=200ms")
 	s := g.reports()
 	testkit.WantText(t, s.press("pause"), "The first replica does nothing any more. There is a new pod",
-		"The first replica went on after 1", "Until then, it sent no request.", "The label went from ")
+		"The first replica went on after 1", "Until then, it wrote 0 labels.", "The label went from ")
 
 	killed := time.Now()
 	testkit.WantText(t, s.press("kill"), "The first replica is dead. The first replica was started.",

@@ -168,7 +168,7 @@ func checkButtons(t *testing.T, tab *siteTab) {
 	tab.press("kill-server", "podcount watched again ")
 	tab.press("expire-history", "podcount began to list the pods again ")
 	tab.press("pause", "The first replica does nothing any more.", "The first replica went on after 5",
-		"Until then, it sent no request.")
+		"Until then, it wrote 0 labels.")
 	tab.Eval(`addEventListener("securitypolicyviolation", ({ blockedURI }) => { window.blocked = blockedURI; })`)
 	tab.Eval(`fetch("https://example.com/").catch(() => {})`)
 	tab.Await("the policy", `window.blocked === "https://example.com/"`)
