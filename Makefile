@@ -84,7 +84,8 @@ run: build ## run podcount against a fake API server, without a cluster; ARGS='-
 
 site: ## write podcount for a tab of a browser to bin/site, as static files; SERVE=127.0.0.1:8080 also serves them
 	@version=$$($(MAKE_RELEASE) version -version "$$VERSION") || exit 1; \
-	GOOS= GOARCH= GOFLAGS= GOWORK=off go run ./lab/site -serve "$$SERVE" -version "$$version" bin/site
+	export GOOS= GOARCH= GOFLAGS= GOWORK=off; \
+	go build -o bin/make-site ./lab/site && exec bin/make-site -serve "$$SERVE" -version "$$version" bin/site
 
 # The program behind these is built and not run by `go run`, which has only the exit codes 0 and 1.
 override COURSE := go build -o bin/course ./lab/course/command && exec bin/course -stage "$$STAGE"
