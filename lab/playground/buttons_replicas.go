@@ -210,12 +210,20 @@ func (p *playground) pauseLeader(r *press) error {
 	r.say("%s went on after %s. Until then, it wrote %s.", capitalized(replica.name), rounded(woken.Sub(began)),
 		counted(written, "label"))
 	if isReplaced {
-		<-paused.ended // It has lost its Lease.
+		hasEnded, err := p.await(p.pauses.giveUp, func() bool { return !p.replicas.isRunning(replica) })
+		switch {
+		case err != nil:
+			return err
+		case !hasEnded:
+			return fmt.Errorf("%s has not ended", replica.name)
+		}
 		r.say("It saw that its time was over, and ended after %s. It had written %s since.", rounded(time.Since(woken)),
 			counted(p.requests(woken, replica).patches, "label"))
-		err = p.startReplica(r, replica)
+		if err := p.startReplica(r, replica); err != nil {
+			return err
+		}
 	}
-	return errors.Join(err, p.followLabel(r, before, began, "the pause began", 0))
+	return p.followLabel(r, before, began, "the pause began", 0)
 }
 
 func secondReplicaButton() *button {

@@ -216,7 +216,8 @@ func TestButtonsForPodsChangeTheLabel(t *testing.T) {
 	testkit.WantText(t, s.press("pod-more"), "There is a new pod, web-", "The label went from ", "patch")
 	testkit.WantText(t, s.press("pod-less"), "is being deleted. It was gone after ", " ms after the pod was gone.")
 	text := s.press("other-writer")
-	testkit.WantText(t, text, "Another writer has changed the label from ", "The label went from 13 to ", "was overwritten.")
+	testkit.WantText(t, text, "Another writer has changed the label from ", "The label went from 13 to ",
+		"was overwritten.")
 	testkit.WantText(t, s.press("wave"), "30 pods were created.", "The label went from ", "Now they are being deleted.",
 		"after the deletion began")
 	if g.cluster.hasPods(deployment("default", "wave", "", 0)) {

@@ -28,8 +28,8 @@
 //   - proxy.go serves the buttons and passes on podcount's page, and front.go serves all of that over TCP;
 //   - replicas.go runs the processes of podcount, with flags as in flags.go.
 //
-// In a tab of a browser, main_js.go takes the place of main.go and front.go, and a podcount is a worker (child_js.go) and
-// no process (child.go): see lab/site.
+// In a tab of a browser, main_js.go takes the place of main.go and front.go, and a podcount is a worker (child_js.go)
+// and no process (child.go): see lab/site.
 package main
 
 import (

@@ -122,8 +122,8 @@ func (rs *replicas) await(r *replica, p *process) {
 	}
 }
 
-// expectEnd says whether the end of a replica's process is to be expected from now on, and returns the process. It is nil
-// if the replica has none.
+// expectEnd says whether the end of a replica's process is to be expected from now on, and returns the process. It is
+// nil if the replica has none.
 func (rs *replicas) expectEnd(r *replica, mayEnd bool) *process {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -207,8 +207,8 @@ func (rs *replicas) shown() *replica {
 	return found
 }
 
-// freeAddress returns a HOST:PORT of 127.0.0.1 on which nobody listens. As the port of a fake's network, it remains free
-// while a replica is away.
+// freeAddress returns a HOST:PORT of 127.0.0.1 on which nobody listens. As the port of a fake's network, it remains
+// free while a replica is away.
 func freeAddress() string {
 	network := fakekube.NewTCPNetwork("127.0.0.1:0", &http.Server{})
 	defer network.Close()

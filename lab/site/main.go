@@ -194,11 +194,13 @@ func offlineScript(addresses []string, tag string) []byte {
 }
 
 // welcome is what the page shows above podcount's own: how far it has loaded, and in the first view what it is.
-const welcome = `<div id="loading" class="welcome" role="status"><p>podcount and a fake API server come to this tab …</p>
+const welcome = `<div id="loading" class="welcome" role="status">
+<p>podcount and a fake API server come to this tab …</p>
 <progress aria-label="Loading"></progress></div>
-<div id="welcome" class="welcome"><p>podcount is a small Kubernetes controller: it counts pods, and writes the number to a
-label of a node. Here it runs in your browser, and so does a cluster that is made up, in which pods come and go. Nothing
-of what you do leaves this tab.</p>
+<div id="welcome" class="welcome">
+<p>podcount is a small Kubernetes controller: it counts pods, and writes the number to a label of a node. Here it runs
+in your browser, and so does a cluster that is made up, in which pods come and go. Nothing of what you do leaves this
+tab.</p>
 <p><a href="#steps">Take the guided tour</a> to see how a controller works inside.</p></div>
 <noscript><p class="welcome">This page runs podcount in your browser, and needs JavaScript for that.</p></noscript>
 `

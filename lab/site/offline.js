@@ -1,5 +1,5 @@
-// This service worker keeps the files of the site, for a visit without a network. make site fills in the version and the
-// names of the files.
+// This service worker keeps the files of the site, for a visit without a network. make site fills in the version and
+// the names of the files.
 const version = "VERSION";
 const addresses = FILES.map((name) => new URL(name, location).href);
 

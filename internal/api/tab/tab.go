@@ -74,8 +74,8 @@ func (p *Peer) Dial(ctx context.Context, network, address string) (net.Conn, err
 }
 
 // line is a connection between two programs. It is over when either end is. A Uint8Array carries bytes, null ends the
-// line, and anything else acknowledges a dial or bytes. The bytes that follow are sent after that, so that a slow reader
-// slows down the writer.
+// line, and anything else acknowledges a dial or bytes. The bytes that follow are sent after that, so that a slow
+// reader slows down the writer.
 type line struct {
 	port  js.Value
 	bytes chan []byte
