@@ -200,7 +200,7 @@ func (p *playground) pauseLeader(r *press) error {
 	default:
 		err = r.wait(p.pauses.away)
 	}
-	written := p.requests(began, replica).patches
+	written := p.requests(began, replica).labels
 	paused.child.resume()
 	woken := time.Now()
 	if err != nil {
@@ -218,7 +218,7 @@ func (p *playground) pauseLeader(r *press) error {
 			return fmt.Errorf("%s has not ended", replica.name)
 		}
 		r.say("It saw that its time was over, and ended after %s. It had written %s since.", rounded(time.Since(woken)),
-			counted(p.requests(woken, replica).patches, "label"))
+			counted(p.requests(woken, replica).labels, "label"))
 		if err := p.startReplica(r, replica); err != nil {
 			return err
 		}

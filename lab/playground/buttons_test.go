@@ -345,6 +345,15 @@ func TestNextLeaderWaitsForADeadOneAndAPausedOneEnds(t *testing.T) {
 	}
 }
 
+func TestPatchOfACountIsNoLabelThatWasWritten(t *testing.T) {
+	var sent traffic
+	for _, resource := range []string{"nodes", "counts"} {
+		sent.count(fakekube.Request{Route: fakekube.Route{Verb: "patch", Resource: resource}})
+	}
+	testkit.WantEqual(t, "patches", sent.patches, 2)
+	testkit.WantEqual(t, "labels", sent.labels, 1)
+}
+
 func TestPageSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	g := startGround(t, "-leader-elect=false")

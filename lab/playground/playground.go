@@ -174,6 +174,7 @@ type traffic struct {
 	ofPods  int // of the lists, those of pods
 	watches int
 	patches int // of nodes and Counts
+	labels  int // of the patches, those of nodes
 	events  int // posted or counted once more
 	leases  int // Leases that were read or written
 	checks  int // lists of one object, which show only the server's version
@@ -198,6 +199,9 @@ func (t *traffic) count(q fakekube.Request) {
 		t.watches++
 	case isPatch && (q.Resource == "nodes" || q.Resource == "counts"):
 		t.patches++
+		if q.Resource == "nodes" {
+			t.labels++
+		}
 	}
 }
 
