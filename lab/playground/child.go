@@ -34,16 +34,14 @@ func (c *child) terminate() { c.command.Process.Signal(syscall.SIGTERM) }
 // kill ends the child at once.
 func (c *child) kill() { c.command.Process.Kill() }
 
-// pause stops the child where it is, and resume lets it go on. SIGSTOP takes effect only when the kernel lets the
-// thread run to which it gave the signal: on a busy machine the others may still write a label until then. So pause
-// waits until all have stopped, or the child has ended.
+// pause stops the child where it is. A busy machine may take some milliseconds to stop all its threads, and until then
+// they could write a label, so pause waits for that. If the child ends just then, wait returns an error.
 func (c *child) pause() {
 	c.command.Process.Signal(syscall.SIGSTOP)
-	err := error(syscall.EINTR)
-	for err == syscall.EINTR {
-		_, err = syscall.Wait4(c.command.Process.Pid, nil, syscall.WUNTRACED, nil)
-	}
+	syscall.Wait4(c.command.Process.Pid, nil, syscall.WUNTRACED, nil)
 }
+
+// resume lets a paused child go on.
 func (c *child) resume() { c.command.Process.Signal(syscall.SIGCONT) }
 
 // dial connects to an address at which the child listens.

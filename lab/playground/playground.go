@@ -197,11 +197,11 @@ func (t *traffic) count(q fakekube.Request) {
 		}
 	case q.Verb == "watch":
 		t.watches++
-	case isPatch && (q.Resource == "nodes" || q.Resource == "counts"):
+	case isPatch && q.Resource == "nodes":
 		t.patches++
-		if q.Resource == "nodes" {
-			t.labels++
-		}
+		t.labels++
+	case isPatch && q.Resource == "counts":
+		t.patches++
 	}
 }
 
