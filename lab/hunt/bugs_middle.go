@@ -97,7 +97,7 @@ func middleBugs() []Bug {
 			Mutant:  "half-a-list-is-taken",
 			Level:   Middle,
 			Flags:   quiet + "3s",
-			Script:  "5s: fault list pods, 3 times: cut after 4000 bytes\n6s: press expire-history",
+			Script:  "5s: fault relist pods, 2 times: cut after 4000 bytes\n6s: press expire-history",
 			Seconds: 22,
 			Symptom: "A proxy cut podcount's connection while it listed the pods. Suddenly the label said that half of " +
 				"our pods were gone. None was.",
@@ -275,13 +275,12 @@ func middleBugs() []Bug {
 			Shows: func(r Record) bool { return r.has(`7 s: scale cart 6`) && !r.has(`to="6 unhealthy"`) },
 		},
 		{
-			Mutant: "late-bad-request-ends-podcount",
-			Level:  Middle,
-			Flags:  quiet + "3s",
-			// While the server is away, podcount may ask for its version, which is a list of pods, too.
-			Script:  "4s: fault list pods, 3 times: refuse 400\n5s: press expire-history",
+			Mutant:  "late-bad-request-ends-podcount",
+			Level:   Middle,
+			Flags:   quiet + "3s",
+			Script:  "4s: fault relist pods, once: refuse 400\n5s: press expire-history",
 			Seconds: 15,
-			Symptom: "podcount had been running for a week. Then the API server answered a list with 400, perhaps " +
+			Symptom: "podcount had been running for a week. Then the API server answered one list with 400, perhaps " +
 				"because of a proxy, and podcount ended. I expect that it tries again.",
 			Hints: [2]string{
 				"`operating.md` has a list of all reasons for which podcount ends. One of them has the word \"first\".",
