@@ -16,10 +16,10 @@
 //
 // A cache is a Reflector (watch.go) with the Store that it fills (cache.go). This file has the controllers, of which
 // the pod-printer is the smallest, and then the program that runs them. Read up to the end of the pod-printer, then
-// cache.go, queue.go and watch.go, and then the pod-count controller and what follows it. docs/tour.md follows one pod
+// cache.go, queue.go and watch.go, and then the pod-count controller and what follows it. docs/learn/tour.md follows one pod
 // through these files.
 //
-// What they use is in internal/, and docs/internals.md describes it:
+// What they use is in internal/, and docs/change/internals.md describes it:
 //
 //	control         runs the controllers; once.go lists what -once, -dry-run and -prune change
 //	control/brakes  writes to objects; lists all that can make a write wait
@@ -68,7 +68,7 @@ import (
 	"podcount/internal/watch/position"
 )
 
-// registered are all controllers that podcount has. To add one, append it in an init function: see docs/internals.md.
+// registered are all controllers that podcount has. To add one, append it in an init function: see docs/change/internals.md.
 var registered = []Registration{
 	{
 		Name:  "pod-count",

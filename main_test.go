@@ -733,7 +733,7 @@ func TestGaugesOfMissingThingsAreAbsent(t *testing.T) {
 
 // The tour shows the bytes of a recording.
 func TestTourShowsRealBytes(t *testing.T) {
-	tour, err := os.ReadFile("docs/tour.md")
+	tour, err := os.ReadFile("docs/learn/tour.md")
 	if err != nil {
 		t.Fatal(err)
 	}

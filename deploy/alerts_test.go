@@ -132,7 +132,7 @@ func TestEachAlertHasACaseThatFiresAndOneThatDoesNot(t *testing.T) {
 
 func TestDocumentationExplainsEachAlert(t *testing.T) {
 	var explained []string
-	for row := range strings.Lines(testkit.ReadFile(t, "../docs/operating.md")) {
+	for row := range strings.Lines(testkit.ReadFile(t, "../docs/run/operating.md")) {
 		if strings.HasPrefix(row, "| `Podcount") {
 			firstCell, _, _ := strings.Cut(row[1:], "|")
 			explained = append(explained, regexp.MustCompile(`\w+`).FindAllString(firstCell, -1)...)
@@ -141,7 +141,7 @@ func TestDocumentationExplainsEachAlert(t *testing.T) {
 	names := alertNames(t, alertRules())
 	slices.Sort(names)
 	slices.Sort(explained)
-	testkit.WantEqual(t, "the alerts in docs/operating.md", explained, names)
+	testkit.WantEqual(t, "the alerts in docs/run/operating.md", explained, names)
 }
 
 func TestEveryMetricAndLabelInAnAlertExists(t *testing.T) {

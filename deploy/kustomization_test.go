@@ -25,14 +25,14 @@ func TestKustomizationHasTheFilesOfTheDefaultParts(t *testing.T) {
 	}
 }
 
-// documentedOverlay returns the overlay in docs/install.md, and its only patch.
+// documentedOverlay returns the overlay in docs/run/install.md, and its only patch.
 func documentedOverlay(t *testing.T) (overlay, patch map[string]any) {
 	t.Helper()
-	page := testkit.ReadFile(t, "../docs/install.md")
+	page := testkit.ReadFile(t, "../docs/run/install.md")
 	const fence = "```yaml\n"
 	begin := strings.Index(page, fence+"apiVersion: kustomize.config.k8s.io/v1beta1\n")
 	if begin < 0 {
-		t.Fatal("docs/install.md has no overlay")
+		t.Fatal("docs/run/install.md has no overlay")
 	}
 	text, _, _ := strings.Cut(string(page[begin+len(fence):]), "```\n")
 	overlay = parse(t, text)

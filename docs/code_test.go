@@ -50,15 +50,15 @@ func TestEachBlockOfGoIsFormatted(t *testing.T) {
 	})
 }
 
-// clientGoTest has the lines for client-go that docs/fake.md shows. .ci/fake runs it, and the files in that page.
+// clientGoTest has the lines for client-go that docs/build/fake.md shows. .ci/fake runs it, and the files in that page.
 const clientGoTest = "testdata/comparison/clientgo/clientgo_test.go"
 
 func TestPartsOfGoInFakeAreThoseOfTheTestOfClientGo(t *testing.T) {
 	tested := testkit.ReadFile(t, fromHere(clientGoTest))
-	for _, b := range loadPage(t, "docs/fake.md").of(code) {
+	for _, b := range loadPage(t, "docs/build/fake.md").of(code) {
 		isPart := b.language == "go" && !strings.HasPrefix(b.source(), "package ")
 		if isPart && !strings.Contains(withoutIndentation(tested), withoutIndentation(b.source())) {
-			t.Errorf("docs/fake.md:%d: %s does not have these lines", b.line, clientGoTest)
+			t.Errorf("docs/build/fake.md:%d: %s does not have these lines", b.line, clientGoTest)
 		}
 	}
 }

@@ -165,7 +165,7 @@ func (p page) defines(flag string) bool {
 	})
 }
 
-// flagsInHelp returns the flags in the help text, which docs/flags.md shows. Another test compares that with -h.
+// flagsInHelp returns the flags in the help text, which docs/run/flags.md shows. Another test compares that with -h.
 func flagsInHelp(t *testing.T) (flags []string) {
 	t.Helper()
 	for _, found := range regexp.MustCompile(`(?m)^  -([a-z-]+)[ \[]`).FindAllStringSubmatch(helpText(t), -1) {
@@ -174,14 +174,14 @@ func flagsInHelp(t *testing.T) (flags []string) {
 	return flags
 }
 
-// helpText returns the help text in docs/flags.md.
+// helpText returns the help text in docs/run/flags.md.
 func helpText(t *testing.T) string {
 	t.Helper()
-	for _, b := range loadPage(t, "docs/flags.md").of(code) {
+	for _, b := range loadPage(t, "docs/run/flags.md").of(code) {
 		if b.language == "text" && strings.HasPrefix(b.source(), "podcount counts pods") {
 			return b.source()
 		}
 	}
-	t.Fatal("docs/flags.md has no help text")
+	t.Fatal("docs/run/flags.md has no help text")
 	return ""
 }

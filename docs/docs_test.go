@@ -65,7 +65,7 @@ func (p page) section(title string) (blocks []block) {
 func loadPages(t *testing.T) []page {
 	t.Helper()
 	pages := []page{loadPage(t, readme), loadPage(t, courseReadme)}
-	for _, pattern := range []string{"docs/*.md", "learn/[0-9]*/README.md"} {
+	for _, pattern := range []string{"docs/*.md", "docs/*/*.md", "learn/[0-9]*/README.md"} {
 		files, err := filepath.Glob(fromHere(pattern))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("there are no pages %s (%v)", pattern, err)

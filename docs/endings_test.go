@@ -12,7 +12,7 @@ import (
 
 // The head of the table that shows how a watch may end, and its first line below that head.
 const (
-	endingsPage = "internals.md"
+	endingsPage = "change/internals.md"
 	endingsHead = "| how a watch ends | what the reflector does | why |\n|---|---|---|\n"
 )
 

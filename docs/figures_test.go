@@ -85,8 +85,8 @@ var (
 func TestTablesOfFiguresShowTheRecordedRuns(t *testing.T) {
 	samples := recordedSamples(t)
 	total := comparisonTable(t, samples, totalDuel)
-	figures := loadPage(t, "docs/figures.md")
-	testkit.WantEqual(t, "the tables of docs/figures.md", tablesOf(figures.section("Against client-go")), []string{
+	figures := loadPage(t, "docs/change/figures.md")
+	testkit.WantEqual(t, "the tables of docs/change/figures.md", tablesOf(figures.section("Against client-go")), []string{
 		total,
 		sessionTable(samples, totalDuel),
 		comparisonTable(t, samples, ownDuel),
@@ -119,7 +119,7 @@ func TestTheSlowestLabelInChurnIsTheRecordedOne(t *testing.T) {
 		}
 	}
 	sentence := fmt.Sprintf("label was right at most %.2f s after the last change", slowest)
-	testkit.WantText(t, loadPage(t, "docs/figures.md").text, sentence)
+	testkit.WantText(t, loadPage(t, "docs/change/figures.md").text, sentence)
 }
 
 func TestThePhysicalLimitIsTheRecordedOne(t *testing.T) {
@@ -130,7 +130,7 @@ func TestThePhysicalLimitIsTheRecordedOne(t *testing.T) {
 			shares = append(shares, s.GunzipCPU/s.CPU)
 		}
 	}
-	figures := strings.Join(strings.Fields(loadPage(t, "docs/figures.md").text), " ")
+	figures := strings.Join(strings.Fields(loadPage(t, "docs/change/figures.md").text), " ")
 	testkit.WantText(t, figures,
 		"took "+spread(times)+" times as long as curl",
 		spread(shares)+" of podcount's CPU time")

@@ -28,7 +28,7 @@ var composedMessages = []string{
 
 func TestEachMessageInTroubleshootingIsInTheSource(t *testing.T) {
 	texts := textsOfProduct(t)
-	p := loadPage(t, "docs/operating.md")
+	p := loadPage(t, "docs/run/operating.md")
 	messages := p.messages()
 	for _, message := range messages {
 		if !isMessage(texts, message.text) {
@@ -103,7 +103,7 @@ func TestMessagesAreFound(t *testing.T) {
 
 func TestEachMessageInTroubleshootingHasItsLevel(t *testing.T) {
 	levels := levelsOfMessages(t)
-	p := loadPage(t, "docs/operating.md")
+	p := loadPage(t, "docs/run/operating.md")
 	compared := 0
 	for _, b := range p.section("Troubleshooting") {
 		if b.kind != tableRow {

@@ -98,7 +98,7 @@ func (p page) pathExists(files []string, name string) bool {
 }
 
 func TestInternalsNameEachPackage(t *testing.T) {
-	internals := loadPage(t, "docs/internals.md").text
+	internals := loadPage(t, "docs/change/internals.md").text
 	named := map[string]bool{}
 	for _, file := range goFiles(t) {
 		directory := path.Dir(file.name)
@@ -106,7 +106,7 @@ func TestInternalsNameEachPackage(t *testing.T) {
 		_, err := os.Stat(fromHere(directory + "/go.mod"))
 		isPackage := slices.Contains([]string{"deploy", "internal", "lab"}, top) && err != nil // and no other module
 		if isPackage && !named[directory] && !strings.Contains(internals, "`"+directory+"`") {
-			t.Errorf("docs/internals.md does not say what %s holds", directory)
+			t.Errorf("docs/change/internals.md does not say what %s holds", directory)
 		}
 		named[directory] = true
 	}

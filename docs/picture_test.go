@@ -11,7 +11,7 @@ import (
 	"podcount/lab/testkit"
 )
 
-var update = flag.Bool("update", false, "write pictures/peers.svg, and the table of endings in internals.md")
+var update = flag.Bool("update", false, "write pictures/peers.svg, and the table of endings in change/internals.md")
 
 // pictureSession is the session that the picture shows. All contenders took part in it.
 const pictureSession = "22 November 2026, build b829904"

@@ -41,7 +41,7 @@ func TestReleaseWithoutItsChangesIsRefused(t *testing.T) {
 		testkit.WantError(t, heading+", for a prerelease", released("v1.1.0-site.1", "# Changes\n\n"+heading+older), "")
 	}
 	testkit.WantError(t, "no changes", released("v1.1.0", ""), `docs/CHANGELOG.md begins with "## "`)
-	missing := tree{dir: folderWith(t, "docs/flags.md", ""), version: "v1.1.0", commit: testCommit}
+	missing := tree{dir: folderWith(t, "docs/run/flags.md", ""), version: "v1.1.0", commit: testCommit}
 	testkit.WantError(t, "no file", checkRelease(missing), "CHANGELOG.md")
 }
 

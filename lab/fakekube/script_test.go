@@ -162,7 +162,7 @@ func FuzzScript(f *testing.F) {
 }
 
 func TestDocumentedScriptsParse(t *testing.T) {
-	text := testkit.ReadFile(t, "../../docs/fake.md")
+	text := testkit.ReadFile(t, "../../docs/build/fake.md")
 	_, table, _ := strings.Cut(text, "| to have | write |\n|---|---|\n")
 	table, _, _ = strings.Cut(table, "\n\n")
 	read := 0

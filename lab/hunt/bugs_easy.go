@@ -28,7 +28,7 @@ func easyBugs() []Bug {
 				"A watch event has one of four types. Look for the place in cache.go that tells them apart.",
 			},
 			Rule: "when faults and changes stop, every label becomes correct, and then podcount writes nothing more.",
-			Page: "docs/tour.md",
+			Page: "docs/learn/tour.md",
 			Known: &Known{
 				"https://github.com/kubernetes-sigs/sig-storage-local-static-provisioner/pull/222",
 				"The provisioner missed that a volume was deleted, so its cache kept it, and no new volume took its " +
@@ -49,7 +49,7 @@ func easyBugs() []Bug {
 				"internal/control/brakes has a table of all that makes a write wait. One of these is never begun.",
 			},
 			Rule:  "After a write, podcount leaves the node alone for an `-interval`, 10 s by default.",
-			Page:  "docs/flags.md",
+			Page:  "docs/run/flags.md",
 			Shows: func(r Record) bool { return r.count(written) >= 5 },
 		},
 		{
@@ -67,7 +67,7 @@ func easyBugs() []Bug {
 			},
 			Rule: "`podcount -dry-run` logs what it would write, and writes nothing: no label, no status, no Event, no " +
 				"Lease.",
-			Page: "docs/flags.md",
+			Page: "docs/run/flags.md",
 			Known: &Known{
 				"https://github.com/ksonnet/ksonnet/issues/615",
 				"`ks apply --dry-run` added labels and annotations to the objects in the cluster.",
@@ -87,7 +87,7 @@ func easyBugs() []Bug {
 				"Who waits for the caches before the first key? Look at the manager in internal/control.",
 			},
 			Rule: "Nothing is written before the caches are complete.",
-			Page: "docs/internals.md",
+			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/kubernetes-sigs/node-feature-discovery/issues/1802",
 				"On a cluster of 4,000 nodes, the lists timed out at the start, and nfd-master took the empty cache for " +
@@ -107,7 +107,7 @@ func easyBugs() []Bug {
 				"watch.go has the patch. Look at what it says about the metadata of the object.",
 			},
 			Rule: "A write carries the uid, and no resourceVersion.",
-			Page: "docs/internals.md",
+			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/NVIDIA/gpu-operator/pull/1873",
 				"The operator could not label nodes, because its update of the whole node was a conflict with any other " +
@@ -128,7 +128,7 @@ func easyBugs() []Bug {
 				"internal/api/retry computes how long all waits after failures are.",
 			},
 			Rule: "Each failure backs off alone, with jitter.",
-			Page: "docs/internals.md",
+			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/kubernetes/kubernetes/pull/87795",
 				"client-go's reflector waited one second after each failed list, always. When an API server had crashed, " +
@@ -149,7 +149,7 @@ func easyBugs() []Bug {
 			},
 			Rule: "Each kind is listed once for all controllers, and only its metadata is requested unless a " +
 				"controller needs more.",
-			Page:  "docs/internals.md",
+			Page:  "docs/change/internals.md",
 			Shows: func(r Record) bool { return r.has(`node=worker-1 label=example.com/pods from=none to=0`) },
 		},
 		{
@@ -166,7 +166,7 @@ func easyBugs() []Bug {
 			},
 			Rule: "`podcount -prune` removes the labels of `-total-label` and `-node-label` from all nodes, logs each, " +
 				"and exits.",
-			Page:  "docs/flags.md",
+			Page:  "docs/run/flags.md",
 			Shows: func(r Record) bool { return r.has(written + `from=30 to=0`) },
 		},
 		{
@@ -181,7 +181,7 @@ func easyBugs() []Bug {
 				"internal/run/options checks the flags.",
 			},
 			Rule:  "keys under `kubernetes.io`, `k8s.io` and their subdomains",
-			Page:  "docs/flags.md",
+			Page:  "docs/run/flags.md",
 			Shows: func(r Record) bool { return r.has(`-total-label notkubernetes.io/pods: labels under`) },
 		},
 		{
@@ -197,7 +197,7 @@ func easyBugs() []Bug {
 				"cache.go: each object of a list gets a mark. Who looks at the marks at the end?",
 			},
 			Rule: "A list is a diff.",
-			Page: "docs/internals.md",
+			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/koordinator-sh/koordinator/pull/2911",
 				"The scheduler ignored what a new list tells about objects that are gone, so deleted pods stayed in its " +
@@ -220,7 +220,7 @@ func easyBugs() []Bug {
 				"queue.go: what does a worker tell the queue when its work has ended with an error?",
 			},
 			Rule: "A key that has failed waits before its next try, and no other key waits with it.",
-			Page: "docs/tour.md",
+			Page: "docs/learn/tour.md",
 			Known: &Known{
 				"https://github.com/kubernetes-sigs/kubebuilder/issues/224",
 				"An error of Reconcile did not bring the key back into the queue, so nothing was tried again before the " +
@@ -241,7 +241,7 @@ func easyBugs() []Bug {
 				"internal/view/listen serves the port of -listen. What does it ask before it answers?",
 			},
 			Rule: "200 once the first lists of all caches are complete, else 503 with the kinds that are missing",
-			Page: "docs/operating.md",
+			Page: "docs/run/operating.md",
 			Known: &Known{
 				"https://github.com/linkerd/linkerd2/issues/1013",
 				"Controllers served requests before their caches were full, so the dashboard lacked most pods after a " +
@@ -262,7 +262,7 @@ func easyBugs() []Bug {
 				"internal/view/listen keeps what was read last. Who decides that it is too old?",
 			},
 			Rule: "16 at a time, others get 503; the numbers are read once a second",
-			Page: "docs/SECURITY.md",
+			Page: "docs/approve/security.md",
 			Known: &Known{
 				"https://github.com/kubernetes/kubernetes/issues/57686",
 				"The kubelet's metrics went on showing the last sizes of volumes that had long moved to another node.",
@@ -285,7 +285,7 @@ func easyBugs() []Bug {
 			},
 			Rule: "If the server states a wait of its own (`Retry-After`), that counts instead, but only three times " +
 				"in a row.",
-			Page: "docs/tour.md",
+			Page: "docs/learn/tour.md",
 			Known: &Known{
 				"https://github.com/kubernetes/kubernetes/issues/26871",
 				"The client sent a request again within milliseconds, and ten times, although each answer was a 429 with " +

@@ -23,7 +23,7 @@ func hardBugs() []Bug {
 				"cache.go keeps its counts in indexes. What happens to them when a known object changes?",
 			},
 			Rule: "Level, not edge.",
-			Page: "docs/internals.md",
+			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/kcp-dev/kcp/issues/4277",
 				"Gauges of how many workspaces there are went up and down with events, and said four to five times as " +
@@ -50,7 +50,7 @@ func hardBugs() []Bug {
 				"internal/run/overview sets the gauges that are about the whole program.",
 			},
 			Rule:  "While its value is unknown, a series is absent, because a 0 would look like a real value:",
-			Page:  "docs/operating.md",
+			Page:  "docs/run/operating.md",
 			Shows: func(r Record) bool { return r.has(`podcount_pods 0`) },
 		},
 		{
@@ -67,7 +67,7 @@ func hardBugs() []Bug {
 			},
 			Rule: "Patches of node labels: written, failed, stripped (the answer lacks the label) or gone (the node no " +
 				"longer exists).",
-			Page: "docs/operating.md",
+			Page: "docs/run/operating.md",
 			Shows: func(r Record) bool {
 				return r.has(`the server drops labels`) && r.has(`patches_total\{result="stripped"\} 0`)
 			},
@@ -87,7 +87,7 @@ func hardBugs() []Bug {
 				"internal/watch/ending has that table in Go, with a condition in each row.",
 			},
 			Rule: "a proxy may end each watch after its first event; a list would not help, but a hot loop must not be",
-			Page: "docs/internals.md",
+			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/openyurtio/openyurt/pull/1056",
 				"A proxy ended watches at once that did not say for how long they should last, and its clients asked " +
@@ -109,7 +109,7 @@ func hardBugs() []Bug {
 			},
 			Rule: "Then the pages answer only requests whose `Host` is `localhost`, 127.0.0.1, ::1 or the name in the " +
 				"flag.",
-			Page: "docs/SECURITY.md",
+			Page: "docs/approve/security.md",
 			Known: &Known{
 				"https://github.com/linkerd/linkerd2/pull/3629",
 				"linkerd's dashboard answered requests with any Host, so a website could have read it by DNS rebinding.",
@@ -129,7 +129,7 @@ func hardBugs() []Bug {
 				"internal/watch/presence asks discovery.",
 			},
 			Rule: "It takes two answers in a row without the resource, because a single 404 proves nothing.",
-			Page: "docs/internals.md",
+			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/envoyproxy/gateway/issues/7871",
 				"A discovery that timed out was taken for a CRD that is not installed, so the gateway ran without its " +
@@ -150,7 +150,7 @@ func hardBugs() []Bug {
 				"internal/api/leader reads the Lease, and notes when it has changed. What is a change?",
 			},
 			Rule: "Only the leader writes.",
-			Page: "docs/internals.md",
+			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/kubernetes/kubernetes/issues/23731",
 				"A bug in the election client let a replica believe that it led after it had lost the lock to another " +
@@ -171,7 +171,7 @@ func hardBugs() []Bug {
 				"internal/api/leader writes its own name into the Lease. When may it?",
 			},
 			Rule: "Only the leader writes.",
-			Page: "docs/internals.md",
+			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/cilium/cilium/pull/42920",
 				"Two operators led at once, because the old one did not stop in time. Both gave the same range of " +
@@ -194,7 +194,7 @@ func hardBugs() []Bug {
 				"internal/api/kube makes the HTTP client. Which protocol does it speak, and who decides that?",
 			},
 			Rule: "HTTP/2 pings find it within 50 s.",
-			Page: "docs/internals.md",
+			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/kubernetes/client-go/issues/374",
 				"client-go did not notice that a load balancer had dropped its connections. So kubelets could not report, " +
@@ -216,7 +216,7 @@ func hardBugs() []Bug {
 			},
 			Rule: "If the server states a wait (`Retry-After`), that replaces the backoff three times, and then the " +
 				"longer of the two counts",
-			Page: "docs/internals.md",
+			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/kubernetes/client-go/issues/222",
 				"An API server that was saturated answered with 429, and clients sent their requests again nevertheless: " +
@@ -238,7 +238,7 @@ func hardBugs() []Bug {
 				"watch.go opens the watches.",
 			},
 			Rule: "5 to 10 minutes in all",
-			Page: "docs/internals.md",
+			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/kubernetes/kubernetes/pull/8574",
 				"The API server ended each watch after exactly five minutes. Since then, each gets a random time.",
@@ -262,7 +262,7 @@ func hardBugs() []Bug {
 				"queue.go decides from a few facts where a key belongs.",
 			},
 			Rule: "Adding the key again does not shorten the wait.",
-			Page: "docs/internals.md",
+			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/openshift/hive/pull/1393",
 				"Each update of a DNS zone that failed led to another try at once, past the backoff, and each try updated " +
@@ -284,7 +284,7 @@ func hardBugs() []Bug {
 				"A controller can say which of its keys are urgent. The one of the labels is set up in main.go.",
 			},
 			Rule: "Nodes with a wrong total go first, but leave one patch in four to the other nodes.",
-			Page: "docs/flags.md",
+			Page: "docs/run/flags.md",
 			Known: &Known{
 				"https://github.com/kubernetes/kubernetes/issues/68179",
 				"With 10,000 StatefulSets, each resync filled the queue, and what users had just changed waited behind it " +
@@ -306,7 +306,7 @@ func hardBugs() []Bug {
 				"queue.go: what happens to a key that is added while a worker has it?",
 			},
 			Rule: "If a key is added while a worker has it, it is handed out again afterwards.",
-			Page: "docs/tour.md",
+			Page: "docs/learn/tour.md",
 			Shows: func(r Record) bool {
 				return r.has(`to="4 unhealthy"`) && !r.has(`to="6 unhealthy"`)
 			},
@@ -325,7 +325,7 @@ func hardBugs() []Bug {
 				"queue.go: each key has a stage. When does it change?",
 			},
 			Rule: "Two workers never have the same key at once.",
-			Page: "docs/tour.md",
+			Page: "docs/learn/tour.md",
 			Known: &Known{
 				"https://github.com/open-cluster-management-io/ocm/pull/654",
 				"Two keys of the queue led to the same object, so two workers changed it at once.",
@@ -354,7 +354,7 @@ func hardBugs() []Bug {
 				"internal/view/observe counts the keys of a queue by what they wait for.",
 			},
 			Rule:  "Keys that wait for a worker.",
-			Page:  "docs/operating.md",
+			Page:  "docs/run/operating.md",
 			Shows: func(r Record) bool { return r.has(`workqueue_depth\{name="pod-count"\} [1-9]`) },
 		},
 		{
@@ -372,7 +372,7 @@ func hardBugs() []Bug {
 				"internal/control/brakes has the one way to write to an object.",
 			},
 			Rule: "Every wait ends with a context or a limit.",
-			Page: "docs/internals.md",
+			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/kubernetes/kubernetes/issues/33186",
 				"The federation's service controller leaked goroutines.",

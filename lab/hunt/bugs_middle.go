@@ -26,7 +26,7 @@ func middleBugs() []Bug {
 				"main.go has a function for each change of a node. It adds a key. When?",
 			},
 			Rule: "Two writers do not fight.",
-			Page: "docs/internals.md",
+			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/argoproj/argo-cd/issues/5105",
 				"Argo CD and the HorizontalPodAutoscaler both set the replicas of a Deployment, and scaled it up and down " +
@@ -49,7 +49,7 @@ func middleBugs() []Bug {
 				"internal/control/brakes has a table of all that makes a write wait.",
 			},
 			Rule: "After a write, podcount leaves the node alone for an `-interval`, 10 s by default.",
-			Page: "docs/flags.md",
+			Page: "docs/run/flags.md",
 			Shows: func(r Record) bool {
 				return between(2, r.withoutStatuses(1).count(written), 3)
 			},
@@ -67,7 +67,7 @@ func middleBugs() []Bug {
 				"internal/control/brakes remembers what it has logged, label by label.",
 			},
 			Rule: "It logs an object again when it would write something else to it.",
-			Page: "docs/flags.md",
+			Page: "docs/run/flags.md",
 			Shows: func(r Record) bool {
 				return r.count(`would write node control-plane: .*example.com/pods none → 5`) >= 2
 			},
@@ -85,7 +85,7 @@ func middleBugs() []Bug {
 				"watch.go: what does the reflector do after a list that has failed?",
 			},
 			Rule: "A list that fails is thrown away whole.",
-			Page: "docs/internals.md",
+			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/kubernetes-sigs/node-feature-discovery/issues/2408",
 				"With 2,000 nodes, the labels of nodes were removed and added again at nearly each restart of nfd-master, " +
@@ -106,7 +106,7 @@ func middleBugs() []Bug {
 				"watch.go reads a list bit by bit. When does the cache change?",
 			},
 			Rule: "A list that fails is thrown away whole.",
-			Page: "docs/internals.md",
+			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/aws/aws-sdk-js/issues/886",
 				"The SDK took a list of objects whose connection broke in the middle for the whole list, without an " +
@@ -127,7 +127,7 @@ func middleBugs() []Bug {
 				"internal/watch/ending has a table of all ends of a watch, and what follows from each.",
 			},
 			Rule: "the server has forgotten the version and will not remember it",
-			Page: "docs/internals.md",
+			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/dotnet/dotnet-operator-sdk/pull/735",
 				"After a 410, the operator's watch did not begin anew, so it saw no more changes.",
@@ -148,7 +148,7 @@ func middleBugs() []Bug {
 			},
 			Rule: "An outage gets one line when it begins, one line a minute while it lasts, and one line when it is " +
 				"over:",
-			Page: "docs/operating.md",
+			Page: "docs/run/operating.md",
 			Shows: func(r Record) bool {
 				return r.has(`msg="the API server cannot be reached"`) && !r.has(`reached again after`)
 			},
@@ -167,7 +167,7 @@ func middleBugs() []Bug {
 			},
 			Rule: "While the API server does not answer lists, watches or requests about the Lease, that one line " +
 				"stands for everything.",
-			Page: "docs/operating.md",
+			Page: "docs/run/operating.md",
 			Known: &Known{
 				"https://github.com/rancher/rancher/issues/17257",
 				"While a cluster could not be reached, Rancher logged an error for each kind of object, again and again.",
@@ -187,7 +187,7 @@ func middleBugs() []Bug {
 				"internal/run/overview knows the state of the whole program, and gives that field its value.",
 			},
 			Rule: "podcount has not heard of pods or nodes since then.",
-			Page: "docs/operating.md",
+			Page: "docs/run/operating.md",
 			Shows: func(r Record) bool {
 				return r.has(`msg="the API server cannot be reached" labels_age=[1-9]\d*s`)
 			},
@@ -206,7 +206,7 @@ func middleBugs() []Bug {
 				"Pauses of several minutes are kept by a type in internal/api/retry.",
 			},
 			Rule: "It tries that label again every 10 minutes, or at the `-interval` if that is longer.",
-			Page: "docs/flags.md",
+			Page: "docs/run/flags.md",
 			Known: &Known{
 				"https://github.com/mongodb/mongodb-kubernetes-operator/issues/1732",
 				"A policy added labels to pods, and the operator removed them again, without an end.",
@@ -228,7 +228,7 @@ func middleBugs() []Bug {
 				"main.go has a function for each change of a pod. How does it know that a pod is new?",
 			},
 			Rule: "the pod appears after the start, unless `-pod-events off`",
-			Page: "docs/flags.md",
+			Page: "docs/run/flags.md",
 			Known: &Known{
 				"https://github.com/VictoriaMetrics/operator/issues/2113",
 				"After a restart, the operator posted several Events a second about an object in which nothing had " +
@@ -249,7 +249,7 @@ func middleBugs() []Bug {
 				"internal/control/counts compares a report with the one before it.",
 			},
 			Rule: "podcount has handled a new spec",
-			Page: "docs/counts.md",
+			Page: "docs/run/counts.md",
 			Known: &Known{
 				"https://github.com/knative/eventing/pull/3699",
 				"An Event that said \"reconciled\" was posted after each reconcile, also if nothing had changed. At a " +
@@ -271,7 +271,7 @@ func middleBugs() []Bug {
 					"value.",
 			},
 			Rule:  "It writes each Count at most once a second, or once an `-interval` if that is shorter.",
-			Page:  "docs/counts.md",
+			Page:  "docs/run/counts.md",
 			Shows: func(r Record) bool { return r.has(`7 s: scale cart 6`) && !r.has(`to="6 unhealthy"`) },
 		},
 		{
@@ -287,7 +287,7 @@ func middleBugs() []Bug {
 				"watch.go: after a list that has failed, the reflector decides whether the error is final.",
 			},
 			Rule:  "a first list that the API server rejects as a bad request (400)",
-			Page:  "docs/operating.md",
+			Page:  "docs/run/operating.md",
 			Shows: func(r Record) bool { return r.has(`podcount ended: exit status 2`) },
 		},
 		{
@@ -302,7 +302,7 @@ func middleBugs() []Bug {
 				"internal/control ends a run with -once, and asks each controller for a summary.",
 			},
 			Rule: "or `-once` or `-prune` is done",
-			Page: "docs/flags.md",
+			Page: "docs/run/flags.md",
 			Known: &Known{
 				"https://github.com/kubernetes/kubernetes/issues/34633",
 				"kubectl ended with exit code 0 after some errors, so scripts took them for successes.",
@@ -322,7 +322,7 @@ func middleBugs() []Bug {
 				"internal/api/retry has the bucket of tokens. What happens if several wait for it at once?",
 			},
 			Rule: "`-qps` and `-burst` limit the patches of each controller.",
-			Page: "docs/flags.md",
+			Page: "docs/run/flags.md",
 			Known: &Known{
 				"https://github.com/kubernetes/kubernetes/issues/34938",
 				"Requests that were sent again after a 429 did not ask the client's rate limiter, so an overloaded server " +
@@ -343,7 +343,7 @@ func middleBugs() []Bug {
 				"internal/api/events puts Events into a channel. How much room does it have, and what if it is full?",
 			},
 			Rule: "No controller waits for an Event or a log line.",
-			Page: "docs/internals.md",
+			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/kubernetes/kubernetes/pull/3381",
 				"Components of Kubernetes could hang in the recording of an Event while the master was down.",

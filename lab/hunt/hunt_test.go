@@ -95,7 +95,7 @@ func TestRightAnswerIsFollowedByTheStory(t *testing.T) {
 		testkit.WantText(t, out.String(), "Right: bug 5 is in withUID. You needed 1 answer and 0 hints.",
 			"The bug: A patch carries the resourceVersion.", "    watch.go:",
 			"    + metadata := map[string]any{\"uid\": uid, \"res",
-			"in docs/internals.md:\n\n    A write carries the uid, and no resourceVersion.",
+			"in docs/change/internals.md:\n\n    A write carries the uid, and no resourceVersion.",
 			"make mutants ONLY=version-sent", "TestSimulation", "NVIDIA/gpu-operator#1873: The operator",
 			"https://github.com/NVIDIA/gpu-operator/pull/1873", "You have found 1 of ", "Next:\n  make bug ")
 		wantUsage(t, "a second answer", h.Answer(answer), "no hunt is on")
@@ -266,7 +266,7 @@ func TestPageShowsWhatIsPrinted(t *testing.T) {
 	if err := h.Answer("Brakes.write"); err != nil {
 		t.Fatal(err)
 	}
-	page := testkit.ReadFile(t, "../../docs/hunt.md")
+	page := testkit.ReadFile(t, "../../docs/learn/hunt.md")
 	examples := regexp.MustCompile("(?s)```text\n(.*?)```").FindAllStringSubmatch(page, -1)
 	testkit.WantNumber(t, "examples in the page", len(examples), 2)
 	for _, example := range examples {

@@ -16,7 +16,7 @@ import (
 	"podcount/lab/testkit"
 )
 
-// documentedController shows that the controller in the section "Write your own controller" of docs/internals.md works,
+// documentedController shows that the controller in the section "Write your own controller" of docs/change/internals.md works,
 // that its test passes, and with it the three tests of podcount that a new controller could break. It builds a podcount
 // of its own.
 func documentedController(t *testing.T, _ Program) {
@@ -59,20 +59,20 @@ func overlayWith(t *testing.T, dir string, files map[string]string) string {
 	return "-overlay=" + filepath.Join(dir, "overlay.json")
 }
 
-// documentedFiles returns the source files that docs/internals.md shows in that section: a controller, its test, and a
+// documentedFiles returns the source files that docs/change/internals.md shows in that section: a controller, its test, and a
 // fragment that writes to an object. The fragment is only compiled.
 func documentedFiles(t *testing.T) map[string]string {
 	t.Helper()
-	page := testkit.ReadFile(t, "docs/internals.md")
+	page := testkit.ReadFile(t, "docs/change/internals.md")
 	_, section, hasSection := strings.Cut(page, "\n## Write your own controller\n")
 	if !hasSection {
-		t.Fatal("docs/internals.md has no section \"Write your own controller\"")
+		t.Fatal("docs/change/internals.md has no section \"Write your own controller\"")
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
 	controller, rest := cutGoBlock(t, section)
 	test, rest := cutGoBlock(t, rest)
 	write, _ := cutGoBlock(t, rest)
-	testkit.WantBetween(t, "lines of the controller in docs/internals.md", strings.Count(controller, "\n"), 20, 50)
+	testkit.WantBetween(t, "lines of the controller in docs/change/internals.md", strings.Count(controller, "\n"), 20, 50)
 	return map[string]string{
 		"crowded.go":      controller,
 		"crowded_test.go": test,
@@ -106,7 +106,7 @@ func cutGoBlock(t *testing.T, text string) (block, rest string) {
 	_, afterFence, isOpened := strings.Cut(text, "```go\n")
 	block, rest, isClosed := strings.Cut(afterFence, "```")
 	if !isOpened || !isClosed {
-		t.Fatal("docs/internals.md shows too few blocks of Go in that section")
+		t.Fatal("docs/change/internals.md shows too few blocks of Go in that section")
 	}
 	return block, rest
 }

@@ -1,4 +1,4 @@
-// Package tour puts a guided tour into podcount's page on the playground. Its steps are those of docs/tour.md, and the
+// Package tour puts a guided tour into podcount's page on the playground. Its steps are those of docs/learn/tour.md, and the
 // code that they show is that of the checkout, so nothing is written twice.
 package tour
 
@@ -22,9 +22,9 @@ var (
 	//go:embed tour.js
 	script string
 
-	// additions is what the page needs and docs/tour.md lacks. For each step: the buttons of the playground that bring
+	// additions is what the page needs and docs/learn/tour.md lacks. For each step: the buttons of the playground that bring
 	// it, what to say before, and which step of the trace shows it, as patterns for some of its fields. And the exercises:
-	// each is about a button, whose name is its address unless it has one, and names functions as docs/tour.md does.
+	// each is about a button, whose name is its address unless it has one, and names functions as docs/learn/tour.md does.
 	//
 	//go:embed additions.json
 	additions []byte
@@ -42,7 +42,7 @@ func Page() string {
 	return html
 }
 
-// stepPattern matches a step of docs/tour.md: its title and its text, up to the link to the course.
+// stepPattern matches a step of docs/learn/tour.md: its title and its text, up to the link to the course.
 var stepPattern = regexp.MustCompile(`(?s)\n## Step \d+: (.*?)\n(.*?)\n\*\*Build it`)
 
 // Content returns the tour as JSON. The error is fs.ErrNotExist if the checkout, a top directory, is not there.
@@ -51,7 +51,7 @@ func Content(checkout fs.FS) ([]byte, error) {
 		Steps     []map[string]any `json:"steps"`
 		Exercises []map[string]any `json:"exercises"`
 	}
-	text, err := fs.ReadFile(checkout, "docs/tour.md")
+	text, err := fs.ReadFile(checkout, "docs/learn/tour.md")
 	if err != nil {
 		return nil, err
 	}
@@ -60,12 +60,12 @@ func Content(checkout fs.FS) ([]byte, error) {
 	}
 	found := stepPattern.FindAllStringSubmatch(string(text), -1)
 	if len(found) != len(content.Steps) {
-		return nil, errors.New("docs/tour.md has other steps than additions.json")
+		return nil, errors.New("docs/learn/tour.md has other steps than additions.json")
 	}
 	for i, step := range content.Steps {
 		step["title"] = found[i][1]
 		if err := readStep(checkout, step, found[i][2]); err != nil {
-			return nil, fmt.Errorf("docs/tour.md, step %d: %w", i+1, err)
+			return nil, fmt.Errorf("docs/learn/tour.md, step %d: %w", i+1, err)
 		}
 	}
 	for _, exercise := range content.Exercises {
@@ -77,7 +77,7 @@ func Content(checkout fs.FS) ([]byte, error) {
 	return json.Marshal(content)
 }
 
-// readStep adds to a step what its text in docs/tour.md has.
+// readStep adds to a step what its text in docs/learn/tour.md has.
 func readStep(checkout fs.FS, step map[string]any, text string) (err error) {
 	var blocks []block
 	for _, b := range blocksOf(text) {

@@ -129,9 +129,9 @@ func TestSourceWithoutACommentIsFound(t *testing.T) {
 
 func TestContentSaysWhatIsMissing(t *testing.T) {
 	if _, err := Content(fstest.MapFS{}); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("without docs/tour.md: %v", err)
+		t.Errorf("without docs/learn/tour.md: %v", err)
 	}
-	_, err := Content(fstest.MapFS{"docs/tour.md": {Data: []byte("# A tour\n")}})
+	_, err := Content(fstest.MapFS{"docs/learn/tour.md": {Data: []byte("# A tour\n")}})
 	testkit.WantError(t, "a tour without steps", err, "other steps than additions.json")
 	_, err = functionsIn(os.DirFS("../.."), "Read in `cache.go`: `Store.apply`, `Store.applied`.")
 	testkit.WantError(t, "another name", err, "cache.go does not declare Store.applied")

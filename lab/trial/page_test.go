@@ -13,9 +13,9 @@ import (
 	"podcount/lab/testkit"
 )
 
-var update = flag.Bool("update", false, "write the generated parts of docs/trial.md")
+var update = flag.Bool("update", false, "write the generated parts of docs/build/trial.md")
 
-const pageFile = "../../docs/trial.md"
+const pageFile = "../../docs/build/trial.md"
 
 func TestPageHasTheRowsAndTheResults(t *testing.T) {
 	parts := map[string]string{"rows": rowsTable(), "results": resultsTable(t)}
@@ -119,6 +119,6 @@ func TestPageShowsTheTestHere(t *testing.T) {
 	here := testkit.ReadFile(t, "author_test.go")
 	_, code, _ := strings.Cut(here, "package trial_test\n")
 	if !strings.Contains(page, "```go\npackage mine\n"+code+"```\n") {
-		t.Error("docs/trial.md does not show author_test.go")
+		t.Error("docs/build/trial.md does not show author_test.go")
 	}
 }

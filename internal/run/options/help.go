@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// docs/flags.md shows the help of the built-in flags. A test compares the two.
+// docs/run/flags.md shows the help of the built-in flags. A test compares the two.
 const helpBeginning = `podcount counts pods, and writes the counts to labels of nodes and to the status of
 Counts, a custom resource.
 

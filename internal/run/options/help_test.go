@@ -9,10 +9,10 @@ import (
 )
 
 func TestHelpIsTheSameInItsPage(t *testing.T) {
-	page := testkit.ReadFile(t, "../../../docs/flags.md")
+	page := testkit.ReadFile(t, "../../../docs/run/flags.md")
 	_, help, _ := strings.Cut(page, "`podcount -h` prints this:\n\n```text\n")
 	help, _, _ = strings.Cut(help, "```\n")
-	testkit.WantEqual(t, "the help in docs/flags.md", help, printed(t, "-h"))
+	testkit.WantEqual(t, "the help in docs/run/flags.md", help, printed(t, "-h"))
 }
 
 func TestHelpIsAtMost100ColumnsWide(t *testing.T) {

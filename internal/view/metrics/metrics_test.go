@@ -217,7 +217,7 @@ func BenchmarkCount(b *testing.B) {
 }
 
 func TestDocumentationHasTheTableOfMetrics(t *testing.T) {
-	page := testkit.ReadFile(t, "../../../docs/operating.md")
+	page := testkit.ReadFile(t, "../../../docs/run/operating.md")
 	var want []string
 	for _, m := range table {
 		labels := "–"
@@ -229,7 +229,7 @@ func TestDocumentationHasTheTableOfMetrics(t *testing.T) {
 	start := "\n| `" + table[0].Name + "` |"
 	_, rows, _ := strings.Cut(page, start)
 	rows, _, _ = strings.Cut(start[1:]+rows, "\n\n")
-	testkit.WantEqual(t, "the table in docs/operating.md", strings.Split(rows, "\n"), want)
+	testkit.WantEqual(t, "the table in docs/run/operating.md", strings.Split(rows, "\n"), want)
 }
 
 // A metric that nothing sets or counts would never have a series.

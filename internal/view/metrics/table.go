@@ -1,6 +1,6 @@
 package metrics
 
-// table holds every metric of podcount itself, in the order of /metrics. docs/operating.md shows the same: a test
+// table holds every metric of podcount itself, in the order of /metrics. docs/run/operating.md shows the same: a test
 // compares the two. Names without podcount_ are those that client-go and Prometheus' own clients use, so that
 // dashboards for these fit podcount, too.
 var table = []Metric{

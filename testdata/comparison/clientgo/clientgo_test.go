@@ -1,4 +1,4 @@
-// Package clientgo_test runs client-go over the fake, in virtual time. docs/fake.md shows the two lines that this
+// Package clientgo_test runs client-go over the fake, in virtual time. docs/build/fake.md shows the two lines that this
 // needs. It is apart from the package above because it compiles in a quarter of the time.
 package clientgo_test
 

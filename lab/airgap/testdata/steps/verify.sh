@@ -1,7 +1,7 @@
 # The archive is what its maintainers have made. Whatever somebody else has changed on the way is noticed.
 . /steps/lib.sh
 
-# verify ARCHIVE SIGNERS SIGNATURE has the commands that docs/releases.md gives, in a process of its own.
+# verify ARCHIVE SIGNERS SIGNATURE has the commands that docs/approve/releases.md gives, in a process of its own.
 verify() (
 	cd "$(dirname "$1")" || exit 1
 	if [ -f "$2" ]; then
