@@ -178,65 +178,6 @@ func TestSentencesAreShort(t *testing.T) {
 	}
 }
 
-// unwanted are expressions over which readers of earlier versions of these pages stumbled.
-var unwanted = []struct {
-	pattern *regexp.Regexp
-	better  string
-}{
-	{expression(`anew`), `"again"`},
-	{expression(`of no use`), `"unused" or "not needed"`},
-	{expression(`puts? (it |that |them )?right|putting (it |that |them )?right`), `"correct"`},
-	{expression(`behind`), `"after", or say what is in between`},
-	{expression(`as it were`), `the plain word`},
-	{expression(`needs? nothing of`), `"does not need"`},
-	{expression(`it is told`), `say who tells it what`},
-	{expression(`in nobody's way`), `say what is not disturbed`},
-	{expression(`a text`), `"a string"`},
-	{expression(`reckon(ed|s|ing)?`), `"calculated"`},
-	{expression(`go(es)? on trying`), `"keeps trying"`},
-	{expression(`of which [^.]*of which`), `two sentences`},
-	{regexp.MustCompile(`^Who [^?]*$`), `say which person`},
-}
-
-// expression matches words anywhere in a sentence, in upper or lower case.
-func expression(words string) *regexp.Regexp { return regexp.MustCompile(`(?i)\b(` + words + `)\b`) }
-
-func TestUnwantedExpressionsDoNotOccur(t *testing.T) {
-	for _, p := range loadPages(t) {
-		for _, s := range p.readableTexts() {
-			text := codeSpanPattern.ReplaceAllString(s.text, "`…`")
-			for _, u := range unwanted {
-				if found := u.pattern.FindString(text); found != "" {
-					t.Errorf("%s: %q in: %s\nBetter: %s", p.at(s.line), found, text, u.better)
-				}
-			}
-		}
-	}
-}
-
-func TestPodcountIsInLowerCase(t *testing.T) {
-	for _, p := range loadPages(t) {
-		for _, s := range p.readableTexts() {
-			for _, found := range podcountPattern.FindAllString(codeSpanPattern.ReplaceAllString(s.text, ""), -1) {
-				if found != "podcount" {
-					t.Errorf("%s: write podcount, also at the start of a sentence: %s", p.at(s.line), s.text)
-				}
-			}
-		}
-	}
-}
-
-var podcountPattern = regexp.MustCompile(`(?i)\bpodcount\b`)
-
-// readableTexts returns all that is to be read as language: sentences and headings.
-func (p page) readableTexts() []sentence {
-	texts := p.sentences()
-	for _, b := range p.of(heading) {
-		texts = append(texts, sentence{text: withoutLinks(b.text()), line: b.line})
-	}
-	return texts
-}
-
 func TestNoSentenceStandsInTwoPlaces(t *testing.T) {
 	places := map[string]string{}
 	for _, p := range loadPages(t) {
