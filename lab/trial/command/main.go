@@ -108,7 +108,7 @@ func parse(args []string, stderr io.Writer) (*call, error) {
 	only := flags.String("only", "", "run only the rows whose GROUP/NAME contains one of these `words`, joined by commas")
 	var elects bool
 	yesOrNo(flags, &elects, "elects", "whether the program elects a leader if it gets $TRIAL_LEASE: `yes or no`")
-	flags.BoolVar(&c.list, "list", false, "list the rows, and exit")
+	flags.BoolVar(&c.list, "list", false, "list the rows, what happens in each and why, with a report of it, and exit")
 	flags.StringVar(&c.json, "json", "", "write the results and the stories to this `file`, as JSON")
 	flags.StringVar(&c.html, "html", "", "write the results and the stories to this `file`, as a page")
 	flags.StringVar(&c.lines, "lines", "", "write a line for each result to this `file`")
@@ -151,7 +151,7 @@ func yesOrNo(flags *flag.FlagSet, isYes *bool, name, usage string) {
 
 func list(w io.Writer) {
 	for _, row := range trial.Rows() {
-		fmt.Fprintf(w, "%-12s %-20s %s\n", row.Group, row.Name, row.Happens)
+		fmt.Fprintf(w, "%s/%s\n  %s\n  %s\n  %s\n", row.Group, row.Name, row.Happens, row.Why, row.Report)
 	}
 }
 

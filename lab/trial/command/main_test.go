@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"podcount/lab/trial"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -35,6 +37,18 @@ func TestExitCodes(t *testing.T) {
 				t.Errorf("it does not say %s:\n%s", row.says, &out)
 			}
 		})
+	}
+}
+
+func TestListExplainsEachRow(t *testing.T) {
+	var out bytes.Buffer
+	run(t.Context(), []string{"-list"}, &out, &out)
+	for _, row := range trial.Rows() {
+		for _, want := range []string{row.Group + "/" + row.Name + "\n", row.Happens, row.Why, row.Report} {
+			if want == "" || !strings.Contains(out.String(), want) {
+				t.Errorf("%s: the list lacks %q", row.Name, want)
+			}
+		}
 	}
 }
 
