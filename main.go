@@ -16,8 +16,8 @@
 //
 // A cache is a Reflector (watch.go) with the Store that it fills (cache.go). This file has the controllers, of which
 // the pod-printer is the smallest, and then the program that runs them. Read up to the end of the pod-printer, then
-// cache.go, queue.go and watch.go, and then the pod-count controller and what follows it. docs/learn/tour.md follows one pod
-// through these files.
+// cache.go, queue.go and watch.go, and then the pod-count controller and what follows it. docs/learn/tour.md follows
+// one pod through these files.
 //
 // What they use is in internal/, and docs/change/internals.md describes it:
 //
@@ -68,7 +68,8 @@ import (
 	"podcount/internal/watch/position"
 )
 
-// registered are all controllers that podcount has. To add one, append it in an init function: see docs/change/internals.md.
+// registered are all controllers that podcount has. To add one, append it in an init function, as
+// docs/build/controller.md says.
 var registered = []Registration{
 	{
 		Name:  "pod-count",

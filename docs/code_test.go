@@ -50,15 +50,21 @@ func TestEachBlockOfGoIsFormatted(t *testing.T) {
 	})
 }
 
-// clientGoTest has the lines for client-go that docs/build/fake.md shows. .ci/fake runs it, and the files in that page.
-const clientGoTest = "testdata/comparison/clientgo/clientgo_test.go"
+// filesOfFake have the Go that docs/build/fake.md shows. .ci/fake runs the first one, and a copy of the other one in
+// another module.
+var filesOfFake = []string{
+	"testdata/comparison/clientgo/clientgo_test.go",
+	"lab/fakekube/example_first_test.go",
+}
 
-func TestPartsOfGoInFakeAreThoseOfTheTestOfClientGo(t *testing.T) {
-	tested := testkit.ReadFile(t, fromHere(clientGoTest))
+func TestPartsOfGoInFakeAreThoseOfTests(t *testing.T) {
+	tested := ""
+	for _, file := range filesOfFake {
+		tested += withoutIndentation(testkit.ReadFile(t, fromHere(file)))
+	}
 	for _, b := range loadPage(t, "docs/build/fake.md").of(code) {
-		isPart := b.language == "go" && !strings.HasPrefix(b.source(), "package ")
-		if isPart && !strings.Contains(withoutIndentation(tested), withoutIndentation(b.source())) {
-			t.Errorf("docs/build/fake.md:%d: %s does not have these lines", b.line, clientGoTest)
+		if b.language == "go" && !strings.Contains(tested, withoutIndentation(b.source())) {
+			t.Errorf("docs/build/fake.md:%d: none of %s has these lines", b.line, strings.Join(filesOfFake, ", "))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -31,8 +32,7 @@ type sample struct {
 	RightAfter float64 `json:"right_s"` // from the last change to the right label
 
 	// In the mode limit, for the same list.
-	CurlTime  float64 `json:"curl_s"`
-	GunzipCPU float64 `json:"gunzip_cpu_s"`
+	CurlTime float64 `json:"curl_s"`
 }
 
 // figure is one of the figures of a sample: a row of a table.
@@ -42,23 +42,17 @@ type figure struct {
 	format string // with the unit
 }
 
-var (
-	startFigures = []figure{
-		{"time until the label is right", func(s sample) float64 { return s.Seconds }, "%.1f s"},
-		{"CPU time", func(s sample) float64 { return s.CPU }, "%.1f s"},
-		{"peak memory", func(s sample) float64 { return s.Peak }, "%.0f MB"},
-		{"CPU time of the API server", func(s sample) float64 { return s.ServerCPU }, "%.1f s"},
-	}
-	churnFigures = []figure{
-		{"CPU time until the label is right afterwards", func(s sample) float64 { return s.ChurnCPU }, "%.1f s"},
-		{"peak memory", func(s sample) float64 { return s.ChurnPeak }, "%.0f MB"},
-	}
-)
+// startFigures are those of a start, in the order of the table.
+var startFigures = []figure{
+	{"time until the label is right", func(s sample) float64 { return s.Seconds }, "%.1f s"},
+	{"CPU time", func(s sample) float64 { return s.CPU }, "%.1f s"},
+	{"peak memory", func(s sample) float64 { return s.Peak }, "%.0f MB"},
+	{"CPU time of the API server", func(s sample) float64 { return s.ServerCPU }, "%.1f s"},
+}
 
 // duel is two commands that are compared, podcount's and a peer's, which ran in turn.
 type duel struct {
 	mode, podcount, peer string
-	figures              []figure
 }
 
 var (
@@ -66,34 +60,73 @@ var (
 		mode:     "start",
 		podcount: "podcount -kubeconfig KUBECONFIG -pod-events off",
 		peer:     "peer-client-go -kubeconfig KUBECONFIG -metadata",
-		figures:  startFigures,
 	}
 	ownDuel = duel{
 		mode:     "start",
 		podcount: "podcount -kubeconfig KUBECONFIG -pod-events off -node-label KEY",
 		peer:     "peer-client-go -kubeconfig KUBECONFIG -tuned",
-		figures:  startFigures,
 	}
 	churnDuel = duel{
 		mode:     "churn",
 		podcount: "podcount -kubeconfig KUBECONFIG -pod-events off -interval 1s",
 		peer:     "peer-client-go -kubeconfig KUBECONFIG -tuned",
-		figures:  churnFigures,
 	}
 )
 
-func TestTablesOfFiguresShowTheRecordedRuns(t *testing.T) {
+func TestFiguresAreThoseOfTheRecordedRuns(t *testing.T) {
 	samples := recordedSamples(t)
-	total := comparisonTable(t, samples, totalDuel)
-	figures := loadPage(t, "docs/change/figures.md")
-	testkit.WantEqual(t, "the tables of docs/change/figures.md", tablesOf(figures.section("Against client-go")), []string{
-		total,
-		sessionTable(samples, totalDuel),
-		comparisonTable(t, samples, ownDuel),
-		comparisonTable(t, samples, churnDuel),
-	})
-	comparison := loadPage(t, readme).section("How it compares")
-	testkit.WantEqual(t, "the tables of README.md", tablesOf(comparison), []string{total})
+	total, own, churn := pairsOf(t, samples, totalDuel), pairsOf(t, samples, ownDuel), pairsOf(t, samples, churnDuel)
+	comparison := loadPage(t, readme)
+	tables := tablesOf(comparison.section("How it compares"))
+	testkit.WantEqual(t, "the tables of "+readme, tables, []string{comparisonTable(total)})
+	testkit.WantText(t, strings.Join(strings.Fields(comparison.text), " "),
+		fmt.Sprintf("median of %d pairs of runs", len(total)),
+		independentRange(t, total))
+
+	startRatios := func(i int) string { return spread(ratios(own, startFigures[i].of)) }
+	isNoLimit := func(s sample) bool { return s.Mode != "limit" }
+	limits := valuesIn(slices.DeleteFunc(slices.Clone(samples), isNoLimit),
+		func(s sample) float64 { return s.Seconds / s.CurlTime })
+	isOther := func(s sample) bool { return s.Mode != churnDuel.mode || s.Command != churnDuel.podcount }
+	delays := valuesIn(slices.DeleteFunc(slices.Clone(samples), isOther),
+		func(s sample) float64 { return s.RightAfter })
+	testkit.WantText(t, strings.Join(strings.Fields(loadPage(t, "docs/change/figures.md").text), " "),
+		fmt.Sprintf("both list whole pods (%d pairs)", len(own)),
+		fmt.Sprintf("podcount took %s of the time, %s of the CPU time, %s of the memory, and %s of the API server's CPU time",
+			startRatios(0), startRatios(1), startRatios(2), startRatios(3)),
+		fmt.Sprintf("come and go (%d pairs), podcount took %s of the CPU time and %s of the memory", len(churn),
+			spread(ratios(churn, func(s sample) float64 { return s.ChurnCPU })),
+			spread(ratios(churn, func(s sample) float64 { return s.ChurnPeak }))),
+		fmt.Sprintf("label was right at most %.2f s after the last change", slices.Max(delays)),
+		"took "+spread(limits)+" times as long as `curl`")
+}
+
+// independentRange returns what README says of the independent measurement: it extends the range of the time, and its
+// other ratios are within those of the pairs.
+func independentRange(t *testing.T, pairs []pair) string {
+	t.Helper()
+	found := regexp.MustCompile(`(?m)^time (\S+), CPU time (\S+), peak memory (\S+), CPU time of the API server (\S+)$`).
+		FindStringSubmatch(testkit.ReadFile(t, fromHere("testdata/figures/independent.txt")))
+	if found == nil {
+		t.Fatal("testdata/figures/independent.txt has no ratios")
+	}
+	text := ""
+	for i, f := range startFigures {
+		independent, err := strconv.ParseFloat(found[i+1], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours := ratios(pairs, f.of)
+		lowest, highest := slices.Min(ours), slices.Max(ours)
+		switch isWithin := lowest <= independent && independent <= highest; {
+		case i == 0:
+			text = fmt.Sprintf("found %.2f for the time, which so ranges from %.2f to %.2f, and ratios within the brackets "+
+				"for the rest", independent, min(lowest, independent), max(highest, independent))
+		case !isWithin:
+			t.Errorf("%s: the independent ratio %.2f is not within %.2f to %.2f", f.name, independent, lowest, highest)
+		}
+	}
+	return text
 }
 
 // tablesOf returns the tables among blocks. Blocks of other kinds divide them.
@@ -109,31 +142,6 @@ func tablesOf(blocks []block) (tables []string) {
 		}
 	}
 	return tables
-}
-
-func TestTheSlowestLabelInChurnIsTheRecordedOne(t *testing.T) {
-	slowest := 0.0
-	for _, s := range recordedSamples(t) {
-		if s.Mode == churnDuel.mode && s.Command == churnDuel.podcount {
-			slowest = max(slowest, s.RightAfter)
-		}
-	}
-	sentence := fmt.Sprintf("label was right at most %.2f s after the last change", slowest)
-	testkit.WantText(t, loadPage(t, "docs/change/figures.md").text, sentence)
-}
-
-func TestThePhysicalLimitIsTheRecordedOne(t *testing.T) {
-	var times, shares []float64
-	for _, s := range recordedSamples(t) {
-		if s.Mode == "limit" {
-			times = append(times, s.Seconds/s.CurlTime)
-			shares = append(shares, s.GunzipCPU/s.CPU)
-		}
-	}
-	figures := strings.Join(strings.Fields(loadPage(t, "docs/change/figures.md").text), " ")
-	testkit.WantText(t, figures,
-		"took "+spread(times)+" times as long as curl",
-		spread(shares)+" of podcount's CPU time")
 }
 
 // recordedSamples returns the samples during which the API server collected no garbage, in the order in which they were
@@ -168,29 +176,20 @@ func samplesOf(samples []sample, session, mode, command string) (found []sample)
 	return found
 }
 
-// sessions returns the names of all sessions in the order in which they took place.
-func sessions(samples []sample) (names []string) {
-	for _, s := range samples {
-		if !slices.Contains(names, s.Session) {
-			names = append(names, s.Session)
-		}
-	}
-	return names
-}
-
 // pair is a sample of podcount and one of its peer, measured one right after the other.
 type pair struct{ podcount, peer sample }
 
-// pairsOf returns the pairs of a duel in a session. Each sample is in one pair at most.
-func pairsOf(samples []sample, session string, d duel) (pairs []pair) {
+// pairsOf returns the pairs of a duel, of which there must be five. Each sample is in one pair at most.
+func pairsOf(t *testing.T, samples []sample, d duel) (pairs []pair) {
+	t.Helper()
 	for i := 0; i+1 < len(samples); i++ {
-		if samples[i].Session != session {
-			continue
-		}
 		if p, isPair := d.pairOf(samples[i], samples[i+1]); isPair {
 			pairs = append(pairs, p)
 			i++ // go on after the second one
 		}
+	}
+	if len(pairs) < 5 {
+		t.Fatalf("there are %d pairs of samples of %s", len(pairs), d.podcount)
 	}
 	return pairs
 }
@@ -210,51 +209,28 @@ func (d duel) pairOf(first, second sample) (p pair, isPair bool) {
 }
 
 // comparisonTable returns a table with a row for each figure: the medians of both, and the ratio with its spread.
-func comparisonTable(t *testing.T, samples []sample, d duel) string {
-	t.Helper()
-	var pairs []pair
-	for _, session := range sessions(samples) {
-		pairs = append(pairs, pairsOf(samples, session, d)...)
-	}
-	if len(pairs) < 5 {
-		t.Fatalf("there are %d pairs of samples", len(pairs))
-	}
+func comparisonTable(pairs []pair) string {
 	table := "| | podcount | client-go | ratio |\n|---|---|---|---|\n"
-	for _, f := range d.figures {
-		var ours, theirs []float64
-		for _, p := range pairs {
-			ours = append(ours, f.of(p.podcount))
-			theirs = append(theirs, f.of(p.peer))
-		}
+	for _, f := range startFigures {
+		ours := valuesIn(pairs, func(p pair) float64 { return f.of(p.podcount) })
+		theirs := valuesIn(pairs, func(p pair) float64 { return f.of(p.peer) })
 		line := "| %s | " + f.format + " | " + f.format + " | %s |\n"
-		table += fmt.Sprintf(line, f.name, median(ours), median(theirs), spread(ratios(pairs, f)))
-	}
-	return table
-}
-
-// sessionTable returns a table with a row for each session that has pairs of a duel: the ratios of all figures.
-func sessionTable(samples []sample, d duel) string {
-	table := "| session | pairs | time | CPU | memory | API server's CPU |\n|---|---|---|---|---|---|\n"
-	for _, session := range sessions(samples) {
-		pairs := pairsOf(samples, session, d)
-		if len(pairs) == 0 {
-			continue
-		}
-		table += fmt.Sprintf("| %s | %d |", session, len(pairs))
-		for _, f := range d.figures {
-			table += " " + spread(ratios(pairs, f)) + " |"
-		}
-		table += "\n"
+		table += fmt.Sprintf(line, f.name, median(ours), median(theirs), spread(ratios(pairs, f.of)))
 	}
 	return table
 }
 
 // ratios returns podcount's figure divided by its peer's, for each pair.
-func ratios(pairs []pair, f figure) (found []float64) {
-	for _, p := range pairs {
-		found = append(found, f.of(p.podcount)/f.of(p.peer))
+func ratios(pairs []pair, of func(sample) float64) []float64 {
+	return valuesIn(pairs, func(p pair) float64 { return of(p.podcount) / of(p.peer) })
+}
+
+// valuesIn returns a value of each item.
+func valuesIn[T any](items []T, of func(T) float64) (values []float64) {
+	for _, item := range items {
+		values = append(values, of(item))
 	}
-	return found
+	return values
 }
 
 // spread returns a median, with the lowest and the highest value in brackets.

@@ -18,28 +18,22 @@ var (
 // variables are what pages call values of these types, as the examples do.
 var variables = map[string]string{
 	"c":       "Controller",
-	"change":  "Delta",
+	"f":       "Server",
 	"fake":    "Server",
 	"p":       "program",
 	"network": "Network",
-	"widgets": "Reflector",
 }
 
 // membersOfOthers are names of the standard library, of client-go and controller-runtime, and fields of objects.
 var membersOfOthers = []string{
-	"http.Handler", "kubernetes.NewForConfig", "time.Sleep", "tls.Config",
-	"cache.Options", "log.FromContext", "manager.Manager", "metrics.Registry.MustRegister", "r.Recorder.Event",
-	"reconcile.Reconciler", "reconcile.Result", "rest.Config", "wait.Backoff", "workqueue.TypedInterface",
-	"metadata.generation", "metadata.uid", "source.component", "spec.count", "spec.group", "spec.name", "status.count",
+	"synctest.Test", "t.Context", "time.Sleep", "rest.Config",
+	"metadata.generation", "source.component", "spec.count", "spec.name", "status.count",
 	"status.healthy", "status.observedGeneration",
 }
 
 // namesOfOthers are names in MixedCaps of client-go and controller-runtime, of Kubernetes' objects, and of slog.
 var namesOfOthers = []string{
-	"CacheSyncTimeout", "DefaultTypedControllerRateLimiter", "DeletedFinalStateUnknown", "EnableWarmup", "GetConfig",
-	"LeaderElectionReleaseOnCancel", "TerminalError", "Watches",
-	"IfAvailable", "expirationTimestamp", "terminationGracePeriodSeconds",
-	"Debug", "Info", "Warn",
+	"expirationTimestamp", "Debug", "Info", "Warn",
 }
 
 // fileEndingPattern matches the endings of names that look like a member, but are those of files or hosts.
@@ -50,7 +44,7 @@ func TestEachIdentifierInThePagesExists(t *testing.T) {
 	d := declarationsOfTree(t)
 	texts := strings.Join(textsOfProduct(t), "\n")
 	for _, p := range loadPages(t) {
-		for _, b := range p.withoutTheirs() {
+		for _, b := range p.blocks {
 			for _, s := range codeSpans(b) {
 				if problem := problemOfName(d, p, texts, s.text); problem != "" {
 					t.Errorf("%s: %s: %s", p.at(s.line), s.text, problem)
@@ -58,26 +52,6 @@ func TestEachIdentifierInThePagesExists(t *testing.T) {
 			}
 		}
 	}
-}
-
-// withoutTheirs returns the blocks of a page, without the first column of the tables that compare others with podcount.
-func (p page) withoutTheirs() (blocks []block) {
-	isTheirs := false
-	for _, b := range p.blocks {
-		if b.kind != tableRow {
-			blocks = append(blocks, b)
-			isTheirs = false
-			continue
-		}
-		first, others, _ := strings.Cut(strings.TrimPrefix(b.lines[0], "|"), "|")
-		title := strings.TrimSpace(first)
-		isTheirs = isTheirs || title == "theirs" || title == "you would write"
-		if isTheirs {
-			b.lines = []string{"|" + others}
-		}
-		blocks = append(blocks, b)
-	}
-	return blocks
 }
 
 // problemOfName says what is wrong with inline code that is the name of a test, of a member, or of something else in

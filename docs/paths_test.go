@@ -22,12 +22,13 @@ var fileEndings = []string{".go", ".jsonl", ".md", ".mod"}
 // packages and resources of others, prefixes of labels, media types and namespaces.
 var notDirectories = []string{
 	"application", "bin", "compress", "count", "counts", "crd", "default", "deployment", "encoding", "hopegi", "linux",
-	"localhost", "log", "net", "nodes", "podcount", "Sync", "text", "testing", "tools", "util", "widgets",
+	"localhost", "log", "net", "nodes", "podcount", "Sync", "text", "testing", "tools", "widgets",
 }
 
 // pathIn returns the path of the checkout that a word names, or "" if it names none. Whatever has a slash is a path, so
 // that a misspelt directory is noticed, unless it is known to be something else. A file may stand alone.
 func pathIn(word string) string {
+	word = strings.TrimPrefix(word, "../podcount/") // the checkout beside the module of a reader
 	word = strings.TrimSuffix(strings.TrimPrefix(word, "./"), "/")
 	isPattern := strings.Contains(word, "...") // for go test
 	if !pathPattern.MatchString(word) || isPattern {
@@ -51,6 +52,7 @@ func TestPathsAreRecognized(t *testing.T) {
 	rows := []struct{ word, want string }{
 		{"internal/api/kube", "internal/api/kube"},
 		{"./deploy/", "deploy"},
+		{"../podcount/lab/trial", "lab/trial"},
 		{"main.go", "main.go"},
 		{"testdata/mutants/*.txt", "testdata/mutants/*.txt"},
 		{"interal/kube", "interal/kube"},

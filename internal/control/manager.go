@@ -131,7 +131,7 @@ func (m *Manager) RetryWrites() {
 	}
 }
 
-// The limits of the steps of a shutdown. docs/run/operating.md shows the same numbers.
+// The limits of the steps of a shutdown. docs/run/failures.md shows the same numbers.
 const (
 	// DrainTimeout is for writes in flight. The Lifetime must have it.
 	DrainTimeout = 10 * time.Second

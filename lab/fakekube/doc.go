@@ -2,7 +2,7 @@
 // that answers kubectl, client-go and handwritten clients like a real kube-apiserver v1.35, within the limits below. It
 // imports only the standard library.
 //
-// docs/build/fake.md has a first test to copy, says how another module gets the package, and compares it with other fakes.
+// docs/build/fake.md has a first test to copy, says how another module gets the package, and compares it with others.
 //
 //	func TestControllerRetries(t *testing.T) {
 //		fake := fakekube.New()

@@ -36,26 +36,20 @@ func ExampleServer_Serve() {
 }
 
 // A definition that a test puts is established at once, so the next line can put an object of its kind.
-func ExampleServer_Put_customResource() {
+func ExampleServer_PutJSON_customResource() {
 	fake := fakekube.New()
-	fake.Put("customresourcedefinitions", fakekube.Object{
-		"metadata": fakekube.Object{"name": "crontabs.example.com"},
-		"spec": fakekube.Object{
+	fake.PutJSON("customresourcedefinitions", `{
+		"metadata": {"name": "crontabs.example.com"},
+		"spec": {
 			"group": "example.com",
 			"scope": "Namespaced",
-			"names": fakekube.Object{"plural": "crontabs", "kind": "CronTab"},
-			"versions": []any{fakekube.Object{
-				"name":         "v1",
-				"served":       true,
-				"storage":      true,
-				"subresources": fakekube.Object{"status": fakekube.Object{}},
-				"schema": fakekube.Object{"openAPIV3Schema": fakekube.Object{
-					"type":                                 "object",
-					"x-kubernetes-preserve-unknown-fields": true,
-				}},
-			}},
-		},
-	})
+			"names": {"plural": "crontabs", "kind": "CronTab"},
+			"versions": [{
+				"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+				"schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}
+			}]
+		}
+	}`)
 	fake.PutJSON("crontabs", `{"metadata":{"namespace":"default","name":"nightly"},"spec":{"hour":3}}`)
 	server := httptest.NewServer(fake)
 	defer server.Close()

@@ -44,7 +44,7 @@ var knownDifferences = []knownDifference{
 }
 
 // TestExchanges replays the recorded conversations with a real API server in testdata/exchanges, and compares the
-// fake's answers. docs/build/fake.md says how to record one.
+// fake's answers. The README.md there says how to record one.
 func TestExchanges(t *testing.T) {
 	files, err := filepath.Glob("../../testdata/exchanges/*.txt")
 	if err != nil || len(files) == 0 {
@@ -87,7 +87,7 @@ type recordedAnswer struct {
 // headersToCompare are the headers that affect clients.
 var headersToCompare = []string{"Warning", "Retry-After", "Allow", "Location", "ETag"}
 
-// readConversation parses a file of testdata/exchanges. docs/build/fake.md describes the format.
+// readConversation parses a file of testdata/exchanges. The README.md there describes the format.
 func readConversation(t *testing.T, file string) (steps []*step) {
 	t.Helper()
 	text := testkit.ReadFile(t, file)

@@ -163,16 +163,14 @@ func FuzzScript(f *testing.F) {
 
 func TestDocumentedScriptsParse(t *testing.T) {
 	text := testkit.ReadFile(t, "../../docs/build/fake.md")
-	_, table, _ := strings.Cut(text, "| to have | write |\n|---|---|\n")
-	table, _, _ = strings.Cut(table, "\n\n")
+	_, section, _ := strings.Cut(text, "\n## Faults in words\n")
+	_, rest, _ := strings.Cut(section, "```text\n")
+	script, _, _ := strings.Cut(rest, "```")
 	read := 0
-	for line := range strings.Lines(table) {
-		scripts := strings.Split(strings.ReplaceAll(line, `\|`, "|"), "`")
-		for i := 1; i < len(scripts); i += 2 { // the texts between backticks
-			read++
-			if _, err := ParseFault(scripts[i]); err != nil {
-				t.Errorf("%s: %v", scripts[i], err)
-			}
+	for line := range strings.SplitSeq(strings.TrimSpace(script), "\n") {
+		read++
+		if _, err := ParseFault(line); err != nil {
+			t.Errorf("%s: %v", line, err)
 		}
 	}
 	if read < 9 {

@@ -193,7 +193,7 @@ func easyBugs() []Bug {
 			Symptom: "A pod was deleted, and the API server forgot to tell podcount's watch. That happens. But some " +
 				"seconds later, podcount listed all pods again, the log says so, and the label still counts the pod.",
 			Hints: [2]string{
-				"The answer to exercise 11 of the tour: how does a list find out that a pod is gone?",
+				"The answer to exercise 6 of docs/learn/exercises.md: how does a list find out that a pod is gone?",
 				"cache.go: each object of a list gets a mark. Who looks at the marks at the end?",
 			},
 			Rule: "A list is a diff.",
@@ -237,11 +237,11 @@ func easyBugs() []Bug {
 			Symptom: "During an upgrade, the API server could not list pods. Each new podcount was ready at once " +
 				"although it knew no pod, and so the rollout replaced all old ones by new ones that could do nothing.",
 			Hints: [2]string{
-				"`operating.md` says under \"Health\" what /readyz means.",
+				"`monitoring.md` says under \"Health\" what /readyz means.",
 				"internal/view/listen serves the port of -listen. What does it ask before it answers?",
 			},
 			Rule: "200 once the first lists of all caches are complete, else 503 with the kinds that are missing",
-			Page: "docs/run/operating.md",
+			Page: "docs/run/monitoring.md",
 			Known: &Known{
 				"https://github.com/linkerd/linkerd2/issues/1013",
 				"Controllers served requests before their caches were full, so the dashboard lacked most pods after a " +

@@ -46,11 +46,11 @@ func hardBugs() []Bug {
 			Symptom: "podcount has not been able to list any pod yet. Its metrics say that there are 0 pods, and that " +
 				"has raised an alarm. I expect that a metric says nothing as long as podcount knows nothing.",
 			Hints: [2]string{
-				"`operating.md` says in its part on metrics when a series is absent.",
+				"`monitoring.md` says in its part on metrics when a series is absent.",
 				"internal/run/overview sets the gauges that are about the whole program.",
 			},
 			Rule:  "While its value is unknown, a series is absent, because a 0 would look like a real value:",
-			Page:  "docs/run/operating.md",
+			Page:  "docs/run/monitoring.md",
 			Shows: func(r Record) bool { return r.has(`podcount_pods 0`) },
 		},
 		{
@@ -62,12 +62,12 @@ func hardBugs() []Bug {
 			Symptom: "A webhook of ours removes podcount's label from each patch. We have an alert on the metric for " +
 				"that, and it never fires: the metric counts such a patch as written.",
 			Hints: [2]string{
-				"`operating.md` lists the results that a patch can have.",
+				"`monitoring.md` lists the results that a patch can have.",
 				"watch.go sends the patches, and reports how each has ended.",
 			},
 			Rule: "Patches of node labels: written, failed, stripped (the answer lacks the label) or gone (the node no " +
 				"longer exists).",
-			Page: "docs/run/operating.md",
+			Page: "docs/run/monitoring.md",
 			Shows: func(r Record) bool {
 				return r.has(`the server drops labels`) && r.has(`patches_total\{result="stripped"\} 0`)
 			},
@@ -86,7 +86,7 @@ func hardBugs() []Bug {
 					"second.",
 				"internal/watch/ending has that table in Go, with a condition in each row.",
 			},
-			Rule: "a proxy may end each watch after its first event; a list would not help, but a hot loop must not be",
+			Rule: "it ends within 1 s, with news, like the one before | backs off and resumes",
 			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/openyurtio/openyurt/pull/1056",
@@ -104,7 +104,7 @@ func hardBugs() []Bug {
 			Symptom: "Our security team has run podcount on a laptop, with -listen on 127.0.0.1. They have shown that " +
 				"any website in the laptop's browser can read the metrics, if it lets its own name lead to 127.0.0.1.",
 			Hints: [2]string{
-				"`SECURITY.md` calls this DNS rebinding. What must be true of a request?",
+				"`security.md` calls this DNS rebinding. What must be true of a request?",
 				"internal/view/listen looks at the Host of each request.",
 			},
 			Rule: "Then the pages answer only requests whose `Host` is `localhost`, 127.0.0.1, ::1 or the name in the " +
@@ -128,7 +128,7 @@ func hardBugs() []Bug {
 				"A CRD can come and go. How often must podcount hear that it is gone?",
 				"internal/watch/presence asks discovery.",
 			},
-			Rule: "It takes two answers in a row without the resource, because a single 404 proves nothing.",
+			Rule: "A single 404 proves nothing",
 			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/envoyproxy/gateway/issues/7871",
@@ -146,7 +146,7 @@ func hardBugs() []Bug {
 			Symptom: "I run two replicas. The first one leads, and renews its Lease every two seconds. After a quarter " +
 				"of a minute, the second one takes the Lease away from it, and the first one ends.",
 			Hints: [2]string{
-				"Exercise 14 of the tour: how does a replica that waits measure time?",
+				"Step 10 of the tour: how does a replica that waits measure time?",
 				"internal/api/leader reads the Lease, and notes when it has changed. What is a change?",
 			},
 			Rule: "Only the leader writes.",
@@ -167,7 +167,7 @@ func hardBugs() []Bug {
 			Symptom: "I run two replicas. When the second one starts, it does not stand by, but leads at once, " +
 				"although the first one is well. The two then quarrel about the Lease.",
 			Hints: [2]string{
-				"Exercise 13 of the tour: how long does a replica wait for a Lease that another one holds?",
+				"Step 10 of the tour: how long does a replica wait for a Lease that another one holds?",
 				"internal/api/leader writes its own name into the Lease. When may it?",
 			},
 			Rule: "Only the leader writes.",
@@ -350,11 +350,11 @@ func hardBugs() []Bug {
 			Symptom: "Our alert on workqueue_depth fires although all workers are idle. A key is counted as waiting " +
 				"for a worker, while it only waits for the end of the 20 s after its last write.",
 			Hints: [2]string{
-				"`operating.md` says what the metric counts.",
+				"`monitoring.md` says what the metric counts.",
 				"internal/view/observe counts the keys of a queue by what they wait for.",
 			},
-			Rule:  "Keys that wait for a worker.",
-			Page:  "docs/run/operating.md",
+			Rule:  "`workqueue_depth` counts only keys that wait for a worker, not those that wait for an `-interval`.",
+			Page:  "docs/run/monitoring.md",
 			Shows: func(r Record) bool { return r.has(`workqueue_depth\{name="pod-count"\} [1-9]`) },
 		},
 		{

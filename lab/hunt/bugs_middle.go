@@ -22,7 +22,7 @@ func middleBugs() []Bug {
 				"written again and again. Here, a script plays the other one: its number is corrected within " +
 				"milliseconds.",
 			Hints: [2]string{
-				"Exercise 7 of the tour: why does podcount not correct a label at once?",
+				"Exercise 4 of docs/learn/exercises.md: why does podcount not correct a label at once?",
 				"main.go has a function for each change of a node. It adds a key. When?",
 			},
 			Rule: "Two writers do not fight.",
@@ -63,7 +63,7 @@ func middleBugs() []Bug {
 			Symptom: "With -dry-run, podcount says what it would write. It said once that control-plane would get 5 " +
 				"pods of its own. That has not changed since, but podcount says it again whenever the total changes.",
 			Hints: [2]string{
-				"Exercise 6 of the tour: how does a dry run know what it has said already?",
+				"A dry run has to know what it has said already. Does it know that of an object, or of each label?",
 				"internal/control/brakes remembers what it has logged, label by label.",
 			},
 			Rule: "It logs an object again when it would write something else to it.",
@@ -123,10 +123,10 @@ func middleBugs() []Bug {
 			Symptom: "Our API server was away, and came back without its history. Since then, podcount has not noticed " +
 				"any pod that came meanwhile. It asks the server now and then, but never for a list.",
 			Hints: [2]string{
-				"Exercise 11 of the tour lets the server forget. What should happen?",
+				"Exercise 6 of docs/learn/exercises.md lets the server forget. What should happen?",
 				"internal/watch/ending has a table of all ends of a watch, and what follows from each.",
 			},
-			Rule: "the server has forgotten the version and will not remember it",
+			Rule: "once the server has forgotten a version, only a list helps",
 			Page: "docs/change/internals.md",
 			Known: &Known{
 				"https://github.com/dotnet/dotnet-operator-sdk/pull/735",
@@ -283,11 +283,11 @@ func middleBugs() []Bug {
 			Symptom: "podcount had been running for a week. Then the API server answered one list with 400, perhaps " +
 				"because of a proxy, and podcount ended. I expect that it tries again.",
 			Hints: [2]string{
-				"`operating.md` has a list of all reasons for which podcount ends. One of them has the word \"first\".",
+				"`failures.md` names three exceptions in which podcount ends. One of them has the word \"first\".",
 				"watch.go: after a list that has failed, the reflector decides whether the error is final.",
 			},
 			Rule:  "a first list that the API server rejects as a bad request (400)",
-			Page:  "docs/run/operating.md",
+			Page:  "docs/run/failures.md",
 			Shows: func(r Record) bool { return r.has(`podcount ended: exit status 2`) },
 		},
 		{

@@ -216,7 +216,7 @@ See what podcount does: http://127.0.0.1:8081/
 The buttons of the view Machine disturb its fake cluster.
 In another terminal, try:
 `
-	const last = `docs/learn/tour.md has exercises. Ctrl-C stops everything.
+	const last = `docs/learn/exercises.md has exercises. Ctrl-C stops everything.
 A controller of your own, as learn/README.md builds it, finds this cluster with
   export SERVER=http://127.0.0.1:8081
 

@@ -157,7 +157,7 @@ func introduction(page, kubeconfig string, hasKubectl bool) string {
 	return "\nSee what podcount does: " + page + "\n" +
 		"The buttons of the view Machine disturb its fake cluster.\n" +
 		"In another terminal, try:\n  " + strings.Join(commands, "\n  ") + "\n" +
-		"docs/learn/tour.md has exercises. Ctrl-C stops everything.\n" +
+		"docs/learn/exercises.md has exercises. Ctrl-C stops everything.\n" +
 		"A controller of your own, as learn/README.md builds it, finds this cluster with\n" +
 		"  export SERVER=" + strings.TrimSuffix(page, "/") + "\n\n"
 }

@@ -16,9 +16,9 @@ import (
 	"podcount/lab/testkit"
 )
 
-// documentedController shows that the controller in the section "Write your own controller" of docs/change/internals.md works,
-// that its test passes, and with it the three tests of podcount that a new controller could break. It builds a podcount
-// of its own.
+// documentedController shows that the controller in docs/build/controller.md and the one in testdata/controller work,
+// that their tests pass, and with them the three tests of podcount that a new controller could break. It builds a
+// podcount of its own.
 func documentedController(t *testing.T, _ Program) {
 	dir := t.TempDir()
 	binary := filepath.Join(dir, "podcount")
@@ -28,9 +28,10 @@ func documentedController(t *testing.T, _ Program) {
 		testkit.WantText(t, mustRun(t, binary, "-controllers=help"), "crowded      on   warns of namespaces")
 		testkit.WantText(t, mustRun(t, binary, "-h"), "-crowded-limit N")
 	})
-	t.Run("it works with the rights in the manifest", func(t *testing.T) { crowdedWorks(t, binary) })
+	t.Run("it works with the rights in the manifest", func(t *testing.T) { documentedControllersWork(t, binary) })
 	t.Run("its test passes, and the tests that it could break", func(t *testing.T) {
-		tests := []string{"TestControllersHelp", "TestManifests", "TestUsage", "TestCrowdedNamespaceIsLogged"}
+		tests := []string{"TestControllersHelp", "TestManifests", "TestUsage", "TestCrowdedNamespaceIsLogged",
+			"TestWidgetShowsItsPods"}
 		pattern := "^(" + strings.Join(tests, "|") + ")$"
 		passed := mustRun(t, "go", "test", overlay, "-count=1", "-v", "-run", pattern, ".")
 		for _, test := range tests {
@@ -59,56 +60,22 @@ func overlayWith(t *testing.T, dir string, files map[string]string) string {
 	return "-overlay=" + filepath.Join(dir, "overlay.json")
 }
 
-// documentedFiles returns the source files that docs/change/internals.md shows in that section: a controller, its test, and a
-// fragment that writes to an object. The fragment is only compiled.
+// documentedFiles returns the source files of both controllers: those that docs/build/controller.md shows, and those to
+// which it leads.
 func documentedFiles(t *testing.T) map[string]string {
 	t.Helper()
-	page := testkit.ReadFile(t, "docs/change/internals.md")
-	_, section, hasSection := strings.Cut(page, "\n## Write your own controller\n")
-	if !hasSection {
-		t.Fatal("docs/change/internals.md has no section \"Write your own controller\"")
+	page := testkit.ReadFile(t, "docs/build/controller.md")
+	_, afterFence, _ := strings.Cut(page, "```go\n")
+	controller, _, isClosed := strings.Cut(afterFence, "```")
+	if !isClosed {
+		t.Fatal("docs/build/controller.md shows no block of Go")
 	}
-	section, _, _ = strings.Cut(section, "\n## ")
-	controller, rest := cutGoBlock(t, section)
-	test, rest := cutGoBlock(t, rest)
-	write, _ := cutGoBlock(t, rest)
-	testkit.WantBetween(t, "lines of the controller in docs/change/internals.md", strings.Count(controller, "\n"), 20, 50)
-	return map[string]string{
-		"crowded.go":      controller,
-		"crowded_test.go": test,
-		"widgets.go":      strings.Replace(widgets, "FRAGMENT", write, 1),
+	testkit.WantBetween(t, "lines of the controller in docs/build/controller.md", strings.Count(controller, "\n"), 20, 50)
+	files := map[string]string{"crowded.go": controller}
+	for _, name := range []string{"crowded_test.go", "widgets.go", "widgets_test.go"} {
+		files[name] = testkit.ReadFile(t, filepath.Join("testdata/controller", name))
 	}
-}
-
-// widgets is what the documented fragment of a Reconcile needs around it, so that it compiles.
-const widgets = `package main
-
-import (
-	"context"
-	"strconv"
-
-	"podcount/internal/api/object"
-	"podcount/internal/control/brakes"
-)
-
-func setUpWidgets(m *program, c *Controller, right int) {
-	type fields struct{ Status struct{ Pods int } }
-	widgets := NewCache(m, object.JSONKind[fields]("Widget", "/apis/example.com/v1", "widgets"))
-	c.Reconcile = func(ctx context.Context, key Key) (Result, error) {
-		FRAGMENT
-	}
-}
-`
-
-// cutGoBlock returns the first block of Go in a text, and what follows it.
-func cutGoBlock(t *testing.T, text string) (block, rest string) {
-	t.Helper()
-	_, afterFence, isOpened := strings.Cut(text, "```go\n")
-	block, rest, isClosed := strings.Cut(afterFence, "```")
-	if !isOpened || !isClosed {
-		t.Fatal("docs/change/internals.md shows too few blocks of Go in that section")
-	}
-	return block, rest
+	return files
 }
 
 // mustRun runs a command and returns its stdout. It fails the test if the command fails.
@@ -124,11 +91,12 @@ func mustRun(t *testing.T, name string, args ...string) string {
 	return stdout.String()
 }
 
-// crowdedWorks runs podcount with the documented controller as the manifest does: with its flags, and with only the
+// documentedControllersWork runs podcount with both controllers as the manifest does: with its flags, and with only the
 // rights that it grants.
-func crowdedWorks(t *testing.T, binary string) {
-	manifest := mustRun(t, binary, "-manifest=podcount", "-controllers=crowded", "-crowded-limit=2")
+func documentedControllersWork(t *testing.T, binary string) {
+	manifest := mustRun(t, binary, "-manifest=podcount", "-controllers=crowded,widgets", "-crowded-limit=2")
 	f := fakekube.New()
+	f.Serve(fakekube.Kind{Group: "example.com", Resource: "widgets", Kind: "Widget"})
 	server, ca := fixture.Listen(t, f)
 	f.Allow("admin-token")
 	f.AddUser("podcount-token", "system:serviceaccount:kube-system:podcount")
@@ -136,6 +104,7 @@ func crowdedWorks(t *testing.T, binary string) {
 	addNamespace(f, "crowded", "Active", 3)
 	addNamespace(f, "deleted", "Terminating", 3)
 	addNamespace(f, "quiet", "Active", 2)
+	f.PutJSON("widgets", `{"metadata":{"namespace":"quiet","name":"w"}}`)
 
 	dir := t.TempDir()
 	config := fakekube.Kubeconfig(server, ca, "token: podcount-token")
@@ -146,6 +115,10 @@ func crowdedWorks(t *testing.T, binary string) {
 	get := pagesAt(t, awaitAddress(t, f, log, pageMark))
 	getMetrics := pagesAt(t, awaitAddress(t, f, log, listenMark))
 	f.Await(t, "the Event", func() bool { return len(EventsOf(f, "Crowded")) > 0 })
+	f.Await(t, "the status of the Widget", func() bool {
+		status, _ := f.Get("widgets", fakekube.Key{Namespace: "quiet", Name: "w"})["status"].(fakekube.Object)
+		return fmt.Sprint(status["pods"]) == "2"
+	})
 	f.Await(t, "the end of all reconciles", func() bool { return keysOf(t, get, "crowded") == 0 })
 	_, metrics := getMetrics("/metrics")
 	testkit.WantError(t, "the end", stop(), "") // with all Events posted, also one too many

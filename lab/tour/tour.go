@@ -1,5 +1,5 @@
-// Package tour puts a guided tour into podcount's page on the playground. Its steps are those of docs/learn/tour.md, and the
-// code that they show is that of the checkout, so nothing is written twice.
+// Package tour puts a guided tour into podcount's page on the playground. Its steps are those of docs/learn/tour.md,
+// and the code that they show is that of the checkout, so nothing is written twice.
 package tour
 
 import (
@@ -22,9 +22,10 @@ var (
 	//go:embed tour.js
 	script string
 
-	// additions is what the page needs and docs/learn/tour.md lacks. For each step: the buttons of the playground that bring
-	// it, what to say before, and which step of the trace shows it, as patterns for some of its fields. And the exercises:
-	// each is about a button, whose name is its address unless it has one, and names functions as docs/learn/tour.md does.
+	// additions is what the page needs and docs/learn/tour.md lacks. For each step: the buttons of the playground that
+	// bring it, what to say before, and which step of the trace shows it, as patterns for some of its fields. And the
+	// exercises: each is about a button, whose name is its address unless it has one, and names functions as that page
+	// does.
 	//
 	//go:embed additions.json
 	additions []byte

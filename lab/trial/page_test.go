@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,107 +19,128 @@ var update = flag.Bool("update", false, "write the generated parts of docs/build
 const pageFile = "../../docs/build/trial.md"
 
 func TestPageHasTheRowsAndTheResults(t *testing.T) {
-	parts := map[string]string{"rows": rowsTable(), "results": resultsTable(t)}
+	parts := map[string]string{"rows": rowsList(), "results": resultsList(t)}
 	testkit.WantParts(t, pageFile, "go test ./lab/trial -update", *update, parts)
 }
 
-func rowsTable() string {
+// rowsList names the rows of each group. `-list` explains them.
+func rowsList() string {
 	var b strings.Builder
-	b.WriteString("| row | what happens | why it happens |\n|---|---|---|\n")
 	group := ""
 	for _, row := range Rows() {
-		if row.Group != group {
-			group = row.Group
-			fmt.Fprintf(&b, "| **%s** | | |\n", group)
+		if row.Group == group {
+			fmt.Fprintf(&b, ", %s", row.Name)
+			continue
 		}
-		fmt.Fprintf(&b, "| [%s](%s) | %s | %s |\n", row.Name, row.Report, row.Happens, row.Why)
+		if group != "" {
+			b.WriteString("\n")
+		}
+		group = row.Group
+		fmt.Fprintf(&b, "- **%s**: %s", group, row.Name)
 	}
-	return b.String()
+	b.WriteString("\n")
+	return wrapped(b.String())
 }
 
 // resultsDir has a file for each program, in the form of WriteLines. One file can have several runs.
 const resultsDir = "../../testdata/trial"
 
-// columns are the programs in the order of the table.
-var columns = []string{"podcount", "client-go", "controller-runtime", "javascript", "python", "bare"}
+// programs are those that were on trial, in the order of the page.
+var programs = []string{"podcount", "client-go", "controller-runtime", "javascript", "python", "bare"}
 
-func resultsTable(t *testing.T) string {
+// maxNamed is how many failed rows of a program are named. Of more, the page only says how many there are.
+const maxNamed = 20
+
+// resultsList says how many rows each program has passed, and which it has failed, with the verdicts.
+func resultsList(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
-	fmt.Fprintf(&b, "| row | %s |\n|---%s|\n", strings.Join(columns, " | "), strings.Repeat("|---", len(columns)))
-	var programs []map[string][]result
-	for _, name := range columns {
-		programs = append(programs, readResults(t, name))
-	}
-	for _, row := range Rows() {
-		fmt.Fprintf(&b, "| %s |", row.Name)
-		for _, results := range programs {
-			text := cell(results[row.Name])
-			if row.Name == "20,000 pods" {
-				text += ", " + results[row.Name][0].peak + " MiB"
+	for _, program := range programs {
+		title, verdicts := readResults(t, program)
+		passed := 0
+		skipped := 0
+		failed := 0
+		failures := map[Verdict][]string{}
+		for _, row := range Rows() {
+			switch v := verdicts[row.Name]; v {
+			case Right:
+				passed++
+			case Skipped:
+				skipped++
+			case "":
+				t.Fatalf("%s: there is no result for the row %s", program, row.Name)
+			default:
+				failed++
+				failures[v] = append(failures[v], row.Name)
 			}
-			fmt.Fprintf(&b, " %s |", text)
+		}
+		fmt.Fprintf(&b, "- **%s**: %d passed, %d skipped", title, passed, skipped)
+		if failed > 0 {
+			fmt.Fprintf(&b, ", %d failed:", failed)
+		}
+		mostFirst := func(v, w Verdict) int {
+			return cmp.Or(cmp.Compare(len(failures[w]), len(failures[v])), cmp.Compare(v, w))
+		}
+		for i, v := range slices.SortedFunc(maps.Keys(failures), mostFirst) {
+			if i > 0 {
+				b.WriteString(";")
+			}
+			rows := strings.Join(failures[v], ", ")
+			if failed > maxNamed {
+				rows = strconv.Itoa(len(failures[v]))
+			}
+			fmt.Fprintf(&b, " %s (%s)", v, rows)
+		}
+		b.WriteString("\n")
+	}
+	return wrapped(b.String())
+}
+
+// wrapped breaks the lines of a list so that they are as narrow as those of prose.
+func wrapped(list string) string {
+	var b strings.Builder
+	for line := range strings.Lines(list) {
+		width := 0
+		for i, word := range strings.Fields(line) {
+			switch n := len(word) + 1; {
+			case i == 0:
+				width = len(word)
+			case width+n > maxWidth:
+				b.WriteString("\n  ")
+				width = 1 + n
+			default:
+				b.WriteString(" ")
+				width += n
+			}
+			b.WriteString(word)
 		}
 		b.WriteString("\n")
 	}
 	return b.String()
 }
 
-// result is what one run says of a row.
-type result struct {
-	verdict Verdict
-	seconds float64
-	peak    string // in MiB
-}
+// maxWidth is the width of a line of prose.
+const maxWidth = 120
 
-// readResults returns the results of each row.
-func readResults(t *testing.T, program string) map[string][]result {
+// readResults returns the name of a program with its version, and the verdict on each row.
+func readResults(t *testing.T, program string) (title string, verdicts map[string]Verdict) {
 	t.Helper()
-	results := map[string][]result{}
+	verdicts = map[string]Verdict{}
 	for line := range strings.Lines(testkit.ReadFile(t, filepath.Join(resultsDir, program+".tsv"))) {
-		if strings.HasPrefix(line, "#") {
+		if comment, isComment := strings.CutPrefix(line, "# "); isComment {
+			title, _, _ = strings.Cut(comment, ",")
 			continue
 		}
-		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		fields := strings.Split(line, "\t")
 		if len(fields) != 6 {
 			t.Fatalf("%s: this line has not six fields: %q", program, line)
 		}
-		seconds, err := strconv.ParseFloat(fields[3], 64)
-		if err != nil {
-			t.Fatalf("%s: %q: %v", program, line, err)
-		}
-		results[fields[1]] = append(results[fields[1]], result{Verdict(fields[2]), seconds, fields[5]})
-	}
-	return results
-}
-
-// cell shows the results of a row in all runs: seconds, or the lowest and the highest, or the verdicts.
-func cell(results []result) string {
-	var seconds []string
-	var verdicts []string
-	slices.SortFunc(results, func(a, b result) int { return cmp.Compare(a.seconds, b.seconds) })
-	for _, r := range results {
-		switch r.verdict {
-		case Right:
-			seconds = append(seconds, fmt.Sprintf("%.0f", r.seconds))
-		case Skipped:
-		default:
-			verdicts = append(verdicts, "**"+string(r.verdict)+"**")
+		row, verdict := fields[1], Verdict(fields[2])
+		// Of several runs, one that has failed counts, or else one that was right.
+		was := verdicts[row]
+		if was == "" || was == Skipped || was == Right && verdict != Skipped {
+			verdicts[row] = verdict
 		}
 	}
-	cells := slices.Compact(verdicts)
-	if len(seconds) > 0 {
-		ends := slices.Compact([]string{seconds[0], seconds[len(seconds)-1]})
-		cells = slices.Insert(cells, 0, strings.Join(ends, "–"))
-	}
-	return cmp.Or(strings.Join(cells, ", "), "–")
-}
-
-func TestPageShowsTheTestHere(t *testing.T) {
-	page := testkit.ReadFile(t, pageFile)
-	here := testkit.ReadFile(t, "author_test.go")
-	_, code, _ := strings.Cut(here, "package trial_test\n")
-	if !strings.Contains(page, "```go\npackage mine\n"+code+"```\n") {
-		t.Error("docs/build/trial.md does not show author_test.go")
-	}
+	return title, verdicts
 }

@@ -33,7 +33,7 @@ type Stream struct {
 }
 
 // Stream opens a list or a watch. Its answer may have any length. The caller must close it. The errors are those of Do,
-// and ErrSilent.
+// and ErrSilent. Lists come compressed, because net/http asks for gzip by itself.
 func (c *Client) Stream(ctx context.Context, r Request) (*Stream, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &Stream{isWatch: r.verb() == "watch", body: http.NoBody, ctx: ctx, cancel: cancel}

@@ -18,7 +18,7 @@ import (
 
 const (
 	// shutdownLimit is how long a shutdown may take before the process exits. It is more than all steps of a shutdown
-	// may take together. docs/run/operating.md shows the same number.
+	// may take together. docs/run/failures.md shows the same number.
 	shutdownLimit = 26 * time.Second
 
 	// signalCopyWindow is the time after the first signal within which a further one counts as a copy of it. GNU timeout,

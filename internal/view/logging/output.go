@@ -162,7 +162,7 @@ func (o *Output) removeFirst(err error) {
 }
 
 // closeTimeout is how long Outputs.Close waits for the last lines of stdout, and again for those of stderr.
-// docs/run/operating.md shows the same number.
+// docs/run/failures.md shows the same number.
 const closeTimeout = time.Second
 
 // The output of -once is its product, so it gets a larger buffer and more time than a log.

@@ -1,8 +1,8 @@
 package metrics
 
-// table holds every metric of podcount itself, in the order of /metrics. docs/run/operating.md shows the same: a test
-// compares the two. Names without podcount_ are those that client-go and Prometheus' own clients use, so that
-// dashboards for these fit podcount, too.
+// table holds every metric of podcount itself, in the order of /metrics. docs/run/monitoring.md shows them: `go test
+// ./internal/view/metrics -update` writes its table. Names without podcount_ are those that client-go and Prometheus'
+// own clients use, so that dashboards for these fit podcount, too.
 var table = []Metric{
 	{"podcount_pods", Gauge, nil, "Pods that match the selectors."},
 	{"podcount_cache_objects", Gauge, []string{"kind"}, "Objects in the cache, by kind."},

@@ -57,7 +57,6 @@ type circumstances struct {
 type Outcome struct {
 	Name    string // one word, for people; also the reason of a list that follows, in podcount_relists_total
 	When    string // how the watch ended
-	Why     string // the reason for what follows
 	Meaning string // one or two sentences for people: what has happened, and what podcount does
 
 	// Problem is logged as a failure, and the next request waits for the backoff. If it is "", nothing has failed, and
@@ -79,9 +78,9 @@ type Outcome struct {
 // the fact that the watch was not opened.
 var Outcomes = []Outcome{
 	{
+		// The server has forgotten the version and will not remember it.
 		Name:          "expired",
-		When:          "410, as the answer or as an ERROR event",
-		Why:           "the server has forgotten the version and will not remember it",
+		When:          "410, as an answer or an ERROR event",
 		Meaning:       "This is normal: the server no longer knows the version of the watch. podcount lists again.",
 		HasOwnBackoff: true,
 		RelistAfter:   1,
@@ -90,9 +89,9 @@ var Outcomes = []Outcome{
 		},
 	},
 	{
+		// The server would reject the same request again, perhaps because of its version.
 		Name:        "refused",
 		When:        "400 or 422",
-		Why:         "the server would reject the same request again, perhaps because of its version",
 		Meaning:     "The server rejected the request, perhaps because of its version. podcount lists again.",
 		Problem:     "cannot watch",
 		RelistAfter: 1,
@@ -101,9 +100,9 @@ var Outcomes = []Outcome{
 		},
 	},
 	{
+		// The next watch may get the same event.
 		Name:        "error",
 		When:        "any other ERROR event, except 429",
-		Why:         "the next watch may get the same event",
 		Meaning:     "The server ended the watch with an error. podcount resumes it, and lists again if that repeats.",
 		Problem:     "cannot watch",
 		RelistAfter: 2,
@@ -112,9 +111,9 @@ var Outcomes = []Outcome{
 		},
 	},
 	{
+		// The connection is dead, or the version is newer than all that a restored server knows.
 		Name:        "silence",
-		When:        "no whole event at all, not even a bookmark, for 150 s",
-		Why:         "the connection is dead, or the version is newer than all that a restored server knows",
+		When:        "no whole event for 150 s, not even a bookmark",
 		Meaning:     "No whole event arrived for a long time. podcount opens a new watch, and lists again if that repeats.",
 		RelistAfter: 2,
 		is: func(c circumstances) bool { // After an event, the watch has worked.
@@ -122,52 +121,52 @@ var Outcomes = []Outcome{
 		},
 	},
 	{
+		// The version is good until the server says otherwise, and a list would only add load.
 		Name:    "unavailable",
-		When:    "not opened: 401, 403, 404, 429, 5xx, no connection; or 429 as an ERROR event",
-		Why:     "the version is good until the server says otherwise, and a list would only add load",
+		When:    "401, 403, 404, 429, 5xx or no connection; 429 as an ERROR event",
 		Meaning: "The watch could not be opened: the error says why. podcount tries again, and resumes it.",
 		Problem: "cannot watch",
 		is:      func(c circumstances) bool { return c.status.Code != 0 || !c.IsOpened },
 	},
 	{
+		// The next watch may get the same bytes.
 		Name:        "garbage",
 		When:        "an event that cannot be decoded",
-		Why:         "the next watch may get the same bytes",
 		Meaning:     "What arrived could not be decoded. podcount resumes the watch, and lists again if that repeats.",
 		Problem:     "cannot decode the watch",
 		RelistAfter: 2,
 		is:          func(c circumstances) bool { return errors.As(c.Err, new(wire.GarbageError)) },
 	},
 	{
+		// Changes up to the false version are taken for old and dropped; a list is the truth, whatever its version.
 		Name:        "contradiction",
 		When:        "an event shows that an earlier version was false",
-		Why:         "changes up to the false version are taken for old and dropped; a list is the truth, whatever its version",
 		Meaning:     "The server's versions contradict each other, so changes may be lost. podcount lists again.",
 		Problem:     "cannot trust the watch",
 		RelistAfter: 1,
 		is:          func(c circumstances) bool { return errors.Is(c.Err, ErrContradiction) },
 	},
 	{
+		// Without a backoff this would be a hot loop.
 		Name:        "short",
 		When:        "it ends within 1 s, without a new version",
-		Why:         "without a backoff this would be a hot loop",
 		Meaning:     "The watch ended within a second, without news. podcount waits before it opens the next one.",
 		Problem:     "watch ended at once",
 		RelistAfter: 3,
 		is:          func(c circumstances) bool { return c.isBrief() && !c.HasProgressed },
 	},
 	{
+		// A proxy may end each watch after its first event; a list would not help, but a hot loop must not be.
 		Name:    "brief",
 		When:    "it ends within 1 s, with news, like the one before",
-		Why:     "a proxy may end each watch after its first event; a list would not help, but a hot loop must not be",
 		Meaning: "The watch ended within a second, like the one before. podcount waits before it resumes it.",
 		Problem: "watches end at once",
 		is:      func(c circumstances) bool { return c.isBrief() && c.followsBrief },
 	},
 	{
+		// Every watch ends; the version is still good.
 		Name:    "ended",
-		When:    "the server ends it, the connection breaks, or it falls silent after an event",
-		Why:     "every watch ends; the version is still good",
+		When:    "any other end",
 		Meaning: "Watches end after some minutes, or when a connection breaks or falls silent. podcount resumes it.",
 		is:      func(circumstances) bool { return true },
 	},

@@ -1,4 +1,4 @@
-# The cluster is again as it was. The commands are those of docs/run/install.md.
+# The cluster is again as it was. The steps are those under "Uninstall" in docs/run/install.md.
 . /steps/lib.sh
 
 kubectl delete --ignore-not-found -f "$unpacked/manifests/podcount.yaml" -f "$unpacked/manifests/policy.yaml"
