@@ -3,6 +3,7 @@ package fakekube_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log"
 	"net/http"
 	"strings"
@@ -13,48 +14,56 @@ import (
 	"podcount/lab/fakekube"
 )
 
-// keepChecked is the controller. Every ten seconds, it labels the nodes that lack the label checked=yes.
-func keepChecked(ctx context.Context, client *http.Client) {
+// runChecker is a complete controller that keeps the label checked=yes on each node, and knows nothing of the fake.
+// After every change, error or end of a watch, it waits for a second and then checks all nodes again.
+func runChecker(ctx context.Context, client *http.Client) {
 	for ctx.Err() == nil {
-		if err := checkAll(client); err != nil {
+		if err := checkNodes(ctx, client); err != nil {
 			log.Println(err)
 		}
 		select {
 		case <-ctx.Done(): // in virtual time, all goroutines must end with the test
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Second):
 		}
 	}
 }
 
-const nodesURL = "http://fake/api/v1/nodes"
-
-// checkAll ignores the codes of answers, because the next call finds what is left to do.
-func checkAll(client *http.Client) error {
-	answer, err := client.Get(nodesURL + "?labelSelector=checked!%3Dyes")
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
+// checkNodes labels the nodes that lack the label. Then it watches for such nodes until the first event.
+func checkNodes(ctx context.Context, client *http.Client) error {
+	const unchecked = "?labelSelector=checked!%3Dyes"
 	var nodes struct {
-		Items []struct{ Metadata struct{ Name string } }
+		Metadata struct{ ResourceVersion string }
+		Items    []struct{ Metadata struct{ Name string } }
 	}
-	if err := json.NewDecoder(answer.Body).Decode(&nodes); err != nil {
+	if err := call(ctx, client, "GET", unchecked, "", &nodes); err != nil {
 		return err
 	}
 	for _, node := range nodes.Items {
-		patch := strings.NewReader(`{"metadata":{"labels":{"checked":"yes"}}}`)
-		request, err := http.NewRequest("PATCH", nodesURL+"/"+node.Metadata.Name, patch)
-		if err != nil {
+		patch := `{"metadata":{"labels":{"checked":"yes"}}}`
+		if err := call(ctx, client, "PATCH", "/"+node.Metadata.Name, patch, new(any)); err != nil {
 			return err
 		}
-		request.Header.Set("Content-Type", "application/merge-patch+json")
-		answer, err := client.Do(request)
-		if err != nil {
-			return err
-		}
-		answer.Body.Close()
 	}
-	return nil
+	watch := unchecked + "&watch=true&resourceVersion=" + nodes.Metadata.ResourceVersion
+	return call(ctx, client, "GET", watch, "", new(any))
+}
+
+// call sends a request and decodes the first JSON value of the answer.
+func call(ctx context.Context, client *http.Client, method, what, body string, answer any) error {
+	request, err := http.NewRequestWithContext(ctx, method, "http://fake/api/v1/nodes"+what, strings.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/merge-patch+json")
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s %s: %s", method, request.URL, response.Status)
+	}
+	return json.NewDecoder(response.Body).Decode(answer)
 }
 
 func TestNodesAreChecked(t *testing.T) {
@@ -70,7 +79,7 @@ func TestNodesAreChecked(t *testing.T) {
 			patch nodes a: drop answer
 		`)
 
-		go keepChecked(t.Context(), &http.Client{Transport: transport})
+		go runChecker(t.Context(), &http.Client{Transport: transport})
 		<-time.After(time.Minute)
 		node := fake.Get("nodes", fakekube.Key{Name: "a"})
 		if fakekube.TextIn(node, "metadata", "labels", "checked") != "yes" {
