@@ -25,21 +25,17 @@ func TestPageHasTheRowsAndTheResults(t *testing.T) {
 
 // rowsList names the rows of each group. `-list` explains them.
 func rowsList() string {
-	var b strings.Builder
+	var items []string
 	group := ""
 	for _, row := range Rows() {
 		if row.Group == group {
-			fmt.Fprintf(&b, ", %s", row.Name)
+			items[len(items)-1] += ", " + row.Name
 			continue
 		}
-		if group != "" {
-			b.WriteString("\n")
-		}
 		group = row.Group
-		fmt.Fprintf(&b, "- **%s**: %s", group, row.Name)
+		items = append(items, fmt.Sprintf("**%s**: %s", group, row.Name))
 	}
-	b.WriteString("\n")
-	return wrapped(b.String())
+	return listOf(items)
 }
 
 // resultsDir has a file for each program, in the form of WriteLines. One file can have several runs.
@@ -54,73 +50,64 @@ const maxNamed = 20
 // resultsList says how many rows each program has passed, and which it has failed, with the verdicts.
 func resultsList(t *testing.T) string {
 	t.Helper()
-	var b strings.Builder
+	var items []string
 	for _, program := range programs {
 		title, verdicts := readResults(t, program)
-		passed := 0
-		skipped := 0
-		failed := 0
-		failures := map[Verdict][]string{}
+		rows := map[Verdict][]string{}
 		for _, row := range Rows() {
-			switch v := verdicts[row.Name]; v {
-			case Right:
-				passed++
-			case Skipped:
-				skipped++
-			case "":
+			v := verdicts[row.Name]
+			if v == "" {
 				t.Fatalf("%s: there is no result for the row %s", program, row.Name)
-			default:
-				failed++
-				failures[v] = append(failures[v], row.Name)
 			}
+			rows[v] = append(rows[v], row.Name)
 		}
-		fmt.Fprintf(&b, "- **%s**: %d passed, %d skipped", title, passed, skipped)
+		item := fmt.Sprintf("**%s**: %d passed, %d skipped", title, len(rows[Right]), len(rows[Skipped]))
+		failed := len(Rows()) - len(rows[Right]) - len(rows[Skipped])
+		delete(rows, Right)
+		delete(rows, Skipped)
 		if failed > 0 {
-			fmt.Fprintf(&b, ", %d failed:", failed)
+			item += fmt.Sprintf(", %d failed: %s", failed, failuresOf(rows, failed <= maxNamed))
 		}
-		mostFirst := func(v, w Verdict) int {
-			return cmp.Or(cmp.Compare(len(failures[w]), len(failures[v])), cmp.Compare(v, w))
-		}
-		for i, v := range slices.SortedFunc(maps.Keys(failures), mostFirst) {
-			if i > 0 {
-				b.WriteString(";")
-			}
-			rows := strings.Join(failures[v], ", ")
-			if failed > maxNamed {
-				rows = strconv.Itoa(len(failures[v]))
-			}
-			fmt.Fprintf(&b, " %s (%s)", v, rows)
-		}
-		b.WriteString("\n")
+		items = append(items, item)
 	}
-	return wrapped(b.String())
+	return listOf(items)
 }
 
-// wrapped breaks the lines of a list so that they are as narrow as those of prose.
-func wrapped(list string) string {
-	var b strings.Builder
-	for line := range strings.Lines(list) {
-		width := 0
-		for i, word := range strings.Fields(line) {
-			switch n := len(word) + 1; {
-			case i == 0:
-				width = len(word)
-			case width+n > maxWidth:
-				b.WriteString("\n  ")
-				width = 1 + n
-			default:
-				b.WriteString(" ")
-				width += n
-			}
-			b.WriteString(word)
-		}
-		b.WriteString("\n")
+// failuresOf says which rows, or how many, have failed with which verdict. The most frequent verdicts come first.
+func failuresOf(rows map[Verdict][]string, areNamed bool) string {
+	mostFirst := func(v, w Verdict) int {
+		return cmp.Or(cmp.Compare(len(rows[w]), len(rows[v])), cmp.Compare(v, w))
 	}
-	return b.String()
+	var failures []string
+	for _, v := range slices.SortedFunc(maps.Keys(rows), mostFirst) {
+		which := strconv.Itoa(len(rows[v]))
+		if areNamed {
+			which = strings.Join(rows[v], ", ")
+		}
+		failures = append(failures, fmt.Sprintf("%s (%s)", v, which))
+	}
+	return strings.Join(failures, "; ")
 }
 
 // maxWidth is the width of a line of prose.
 const maxWidth = 120
+
+// listOf returns a list of Markdown, with lines as narrow as those of prose.
+func listOf(items []string) string {
+	var b strings.Builder
+	for _, item := range items {
+		line := "-"
+		for _, word := range strings.Fields(item) {
+			if len(line)+1+len(word) > maxWidth {
+				b.WriteString(line + "\n")
+				line = " "
+			}
+			line += " " + word
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
+}
 
 // readResults returns the name of a program with its version, and the verdict on each row.
 func readResults(t *testing.T, program string) (title string, verdicts map[string]Verdict) {
