@@ -14,18 +14,7 @@ import (
 func TestWidgetShowsItsPods(t *testing.T) {
 	withController(t, widgets)
 	suite.Simulate(t, func(t *testing.T, f *fakekube.Server) {
-		f.PutJSON("customresourcedefinitions", `{
-			"metadata": {"name": "widgets.example.com"},
-			"spec": {
-				"group": "example.com",
-				"scope": "Namespaced",
-				"names": {"plural": "widgets", "kind": "Widget"},
-				"versions": [{
-					"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
-					"schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}
-				}]
-			}
-		}`)
+		f.Serve(fakekube.Kind{Group: "example.com", Resource: "widgets", Kind: "Widget"})
 		f.PutJSON("widgets", `{"metadata":{"namespace":"default","name":"w"}}`)
 		fixture.AddPods(f, 3)
 		suite.Program(run).Start(t, f, "-controllers", "widgets")
